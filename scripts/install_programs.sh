@@ -1,8 +1,20 @@
 #!/usr/bin/env bash
 # Install what some tests use and a fresh machine does not have. Where that is not possible they are skipped, and say so.
+# With the word `servers` also the chat and mail servers of tests/live, which take some minutes.
 set -euo pipefail
+wanted=(bwrap:bubblewrap rg:ripgrep tmux:tmux)
+if [ "${1:-}" = servers ]; then
+  wanted+=(ngircd:ngircd prosody:prosody dovecot:dovecot-imapd)
+  # A homeserver wants other versions of our libraries, so it has an environment of its own.
+  place="${HOMARUS_SYNAPSE_VENV:-$HOME/.cache/homarus-tests/synapse}"
+  if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c "import synapse" 2>/dev/null; then
+    python3 -m venv "$place" && "$place/bin/python" -m pip --disable-pip-version-check --quiet install matrix-synapse ||
+      echo "could not install: matrix-synapse (the tests that use it are skipped)" >&2
+  fi
+fi
 missing=()
-for pair in bwrap:bubblewrap rg:ripgrep tmux:tmux; do
+PATH="$PATH:/usr/sbin:/sbin"
+for pair in "${wanted[@]}"; do
   command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
@@ -12,4 +24,6 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq || true
+# Tests start the servers themselves, from folders of their own: none is to run by itself.
+export RUNLEVEL=1
 apt-get install -y -qq "${missing[@]}" >/dev/null || echo "could not install: ${missing[*]}" >&2

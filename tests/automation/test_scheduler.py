@@ -119,7 +119,7 @@ async def test_the_notes_are_gone_through_at_their_time_once_per_workspace(tmp_p
 
     async with home.agent() as agent:
         runtime = agent.client.runtime
-        automation = Automation(runtime.home, runtime.automation._starter, reflect)
+        automation = Automation(runtime.home, runtime.automation._starter, {"memory.reflect": reflect})
         await pass_time(home, automation, 2 * 86_400, step=600)
         await settle(automation)
     assert seen == ["main", "main"]

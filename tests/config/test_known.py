@@ -142,16 +142,15 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "channels.telegram.botToken",
+        "channels.nosuch.botToken",
         "cron.webhook",
         "mcp.servers.x.codex",
-        "plugins.slots.memory",
         "gateway.tailscale",
         "hooks.gmail",
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",
         "tools.exec.safeBins",
-        "session.sendPolicy",
+        "session.threadBindings",
     ],
 )
 def test_a_block_that_nothing_reads_says_so(load, key: str) -> None:
@@ -164,8 +163,8 @@ def test_a_block_that_nothing_reads_says_so(load, key: str) -> None:
 
 
 def test_what_is_read_inside_a_block_without_effect_is_not_named(load) -> None:
-    text = """{ plugins: { slots: { contextEngine: "x" } }, cron: { sessionRetention: "1d" }, memory: { citations: "on" },
-                channels: { telegram: { groups: { "*": { tools: { deny: ["exec"] } } } } }, meta: {}, wizard: { a: 1 } }"""
+    text = """{ plugins: { slots: { contextEngine: "x", memory: "y" } }, cron: { sessionRetention: "1d" }, memory: { citations: "on" },
+                channels: { defaults: { groupPolicy: "open" }, telegram: { groups: { "*": { tools: { deny: ["exec"] } } } } }, meta: {}, wizard: { a: 1 } }"""
     assert validate(load(text)) == []
 
 

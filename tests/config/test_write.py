@@ -229,8 +229,9 @@ def test_what_was_worked_out_from_an_older_list_is_refused(home) -> None:
         change(stale, home.env, [wish])
     with pytest.raises(ConfigError, match="changed since it was read"):
         change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])])
-    change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])], literal=True)
-    assert home.load().get("bindings") == [{"agentId": "c"}]
+    row = {"agentId": "main", "match": {"channel": "irc"}}
+    change(stale, home.env, [Operation("set", ("bindings",), [row])], literal=True)
+    assert home.load().get("bindings") == [row]
 
 
 def test_old_copies_with_keys_become_private(home) -> None:

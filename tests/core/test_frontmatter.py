@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from homarus.core import frontmatter
 from homarus.core.frontmatter import json5, parse, split, without_header
+from homarus.skills.discover import BUNDLED
 
 KEYS = st.text(string.ascii_lowercase + "-_", min_size=1, max_size=8).filter(lambda k: k[0] != "-")
 WORDS = st.text(string.ascii_letters + string.digits + " .,;!?'\"#:-/()äß你", max_size=30)
@@ -193,3 +194,48 @@ def test_anything_else_stays_whole(text):
 @given(st.text(alphabet="-:a \n#", max_size=60))
 def test_what_is_left_is_always_an_end_of_the_text(text):
     assert text.endswith(without_header(text))
+
+
+PLAIN_LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["", "", "  ", "  ", "    ", " ", "\t"]),
+        st.sampled_from(["name", "a", "b", "näme", "yes", "True", "x-y", "null", "1a"]),
+        st.sampled_from(
+            [
+                "",
+                " ",
+                " word",
+                " true",
+                " False",
+                " tRue",
+                " on",
+                " y",
+                ' "a: b # c"',
+                ' "é你"',
+                ' "\\n"',
+                ' "a" b',
+                " a b",
+            ]
+        ),
+    )
+    .map("".join)
+    .map(lambda line: line.replace("name", "name:", 1) if "name" in line else line.replace("a", "a:", 1)),
+    min_size=1,
+    max_size=6,
+).map("\n".join)
+
+
+@given(PLAIN_LINES)
+@example('name: a\nmeta:\n  o:\n    e: "x"\n  p: true\nq:\n')
+@example("a:\n  b: c\na: d")
+def test_plain_blocks_read_without_the_library_mean_what_the_library_says(header):
+    simple = frontmatter._simple(header)
+    if simple is not None:
+        assert simple == frontmatter._yaml(header)
+
+
+def test_bundled_headers_need_no_library():
+    for file in BUNDLED.glob("*/SKILL.md"):
+        header, _ = split(file.read_text())
+        assert header is not None
+        assert frontmatter._simple(header) == frontmatter._yaml(header), file

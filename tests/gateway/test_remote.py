@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.gateway.served import TOKEN, Served, served
@@ -193,3 +196,27 @@ async def test_commands_use_the_gateway_that_owns_the_home(tmp_path: Path) -> No
     assert left.exists(), "as after a kill"
     async with await open_agent(app, "", "main") as agent:
         assert isinstance(agent.client, LocalClient)
+
+
+async def test_sessions_that_a_gateway_has_open_are_changed_through_it(home: Served, tmp_path: Path) -> None:
+    async with await Agent.connect(**by_port(home)) as agent:
+        await agent.ask("hello")
+        other = agent.client.resolve("", "garden")
+        assert [event async for event in agent.client.run(other, "hello", RunOptions())]
+
+        async def typed(*words: str) -> Any:
+            env = {**os.environ, **home.house.env, "PYTHONPATH": os.pathsep.join(sys.path)}
+            line = [sys.executable, "-m", "homarus", "sessions", *words, "--json"]
+            process = await asyncio.create_subprocess_exec(*line, env=env, stdout=-1, stderr=-1)
+            out, err = await process.communicate()
+            assert process.returncode == 0, err
+            return json.loads(out)
+
+        async with home.client(scopes=("operator.read",)) as page:
+            await page.call("sessions.subscribe", {})
+            assert (await typed("rename", "garden", "roses"))["label"] == "roses"
+            await page.event("sessions.changed", sessionKey=str(other))  # whoever looks at the list hears of it
+        gone = await typed("delete", "roses")  # open here, and ended here
+        assert Path(gone["archive"]).is_file()
+        assert home.gateway.client.operations.find(other) is None
+        assert (await typed("cleanup", "--enforce"))[0]["enforced"] is True

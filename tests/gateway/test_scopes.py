@@ -14,20 +14,24 @@ from homarus.core.messages import Trust
 from homarus.gateway.devices import Pending
 from homarus.gateway.methods import Call, authorize, dispatch, home, table
 from homarus.gateway.protocol import Refused
-from homarus.gateway.scopes import ADMIN, ALL, EVENTS, READ, TALK, WRITE, Principal, implied, narrowed, require
+from homarus.gateway.scopes import ADMIN, ALL, EVENTS, NODE, READ, TALK, WRITE, Principal, implied, narrowed, require
 from homarus.runtime.client import RunOptions
 
 NAMES = sorted(table())
 SCOPES = sorted(ALL)
 ANY = st.frozensets(st.sampled_from([*SCOPES, "operator.everything", "admin", ""]))
 # Writes that say in their table row that they change the home; each needs an administrator or the right to pair.
-CHANGING = ("config.", "sessions.reset", "sessions.delete", "sessions.compact", "agents.files.set", "skills.update")
+CHANGING = (
+    *("config.", "sessions.reset", "sessions.delete", "sessions.compact", "sessions.rewind", "agents.files.set"),
+    *("agents.create", "agents.update", "agents.delete", "skills.update", "skills.install", "skills.upload"),
+    *("exec.approvals.", "gateway.restart", "update."),
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_method_needs_its_scope_and_no_other_one_will_do(name: str) -> None:
     method = table()[name]
-    assert method.scope in ALL
+    assert method.scope in {*ALL, NODE}
     for scope in SCOPES:
         principal = Principal(implied({scope}), "token")
         allowed = method.scope in implied({scope})
@@ -47,10 +51,25 @@ async def test_without_a_scope_parameters_are_not_even_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if name.startswith(CHANGING) and not name.endswith(("get", "schema", "lookup"))]
+    "name",
+    [name for name in NAMES if name.startswith(CHANGING) and not name.startswith(("config.get", "config.schema"))],
 )
 def test_what_changes_the_home_needs_an_administrator(name: str) -> None:
     assert table()[name].scope == ADMIN
+
+
+def test_what_a_node_says_nobody_else_can_and_a_node_can_nothing_else() -> None:
+    node, owner = Principal(frozenset(), "device-token", role="node"), Principal(ALL, "local")
+    says = {name for name, method in table().items() if method.scope == NODE}
+    assert says == {name for name, method in table().items() if node.may(method.scope)}
+    assert says == {name for name, method in table().items() if not owner.may(method.scope)}
+    assert {name for name, scope in EVENTS.items() if node.may(scope)} == {
+        "tick",
+        "presence",
+        "heartbeat",
+        "health",
+        "shutdown",
+    }
 
 
 def test_parameters_can_ask_for_more() -> None:

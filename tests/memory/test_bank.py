@@ -15,8 +15,9 @@ from homarus.core.clock import ManualClock
 from homarus.core.errors import ToolError
 from homarus.memory import Memory, toolset
 from homarus.memory.bank.facts import Fact
+from homarus.memory.bank.journal import runs, undo
 from homarus.memory.bank.promote import mark, promote, proposals
-from homarus.memory.bank.reflect import reflect, runs, undo
+from homarus.memory.bank.reflect import reflect
 from homarus.memory.evaluate import Notebook, write
 from homarus.memory.results import parse_citation
 from homarus.memory.terms import plain, stem

@@ -15,7 +15,8 @@ from homarus.config.paths import resolve_paths
 from homarus.core.messages import ToolResult
 from homarus.models.registry import Registry
 from homarus.plugins.host import HealthBook, Plugins
-from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins
+from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins, read_plugin
+from homarus.runtime.switchboard import Switchboard
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 from homarus.tools.tool import ToolContext
@@ -182,6 +183,106 @@ def register(api):
         async with home.agent() as agent:
             assert ((await agent.ask("go")).text == "echo") is inside
     assert "wants to run inside" in health(home)["p"].last
+
+
+async def test_an_index_of_a_plugin_answers_what_the_agent_remembers(tmp_path: Path) -> None:
+    code = """
+from homarus.memory.backend import Lines
+
+class Found:
+    def find(self, query, limit):
+        return [Lines("memory/diary.md", 2, 2, 0.9)]
+    def close(self):
+        pass
+
+def register(api):
+    api.memory("mine", lambda notes, folder: Found())
+"""
+    search = Line(calls=(("memory_search", {"query": "nothing that stands there"}),))
+    slots = {"entries": {"p": {"enabled": True, "inProcess": True}}, "slots": {"memory": "mine"}}
+    home = House(tmp_path, search, "fine", config={**OFF, "plugins": slots})
+    locked(home, plugin(home.state, "p", code=code, tools=[], memory=["mine"]))
+    (home.workspace / "memory").mkdir(parents=True)
+    (home.workspace / "memory/diary.md").write_text("# Diary\nThe cat is called Ada.\n")
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    (result,) = results(home)
+    assert "The cat is called Ada." in result.text
+    assert '"provider":"mine"' in result.text.replace(" ", "")
+
+
+async def test_a_platform_of_a_plugin_is_served_like_ours(tmp_path: Path) -> None:
+    code = """
+import asyncio
+from pathlib import Path
+from homarus.channels.channel import Identity
+from homarus.core.messages import Inbound
+
+class Board:
+    def __init__(self, host):
+        self.host = host
+    async def run(self):
+        self.host.connected(Identity("bot", "Board"))
+        for number, sender in enumerate(("ada", "mallory")):
+            await self.host.receive(Inbound(str(number), "board", "hello", sender=sender, peer=sender))
+        await asyncio.Event().wait()
+    async def send(self, message, piece, key):
+        with Path(self.host.settings["file"]).open("a") as file:
+            file.write(f"{message.to}: {piece.text}\\n")
+        return key
+    async def typing(self, message):
+        pass
+
+def register(api):
+    api.channel("board", Board)
+"""
+    wall = tmp_path / "wall"
+    described = {"id": "board", "label": "Board", "settings": {"file": {"required": True}}}
+    entries = {"entries": {"p": {"enabled": True, "inProcess": True}}}
+    board = {"file": str(wall), "dmPolicy": "allowlist", "allowFrom": ["ada"]}
+    home = House(tmp_path, "hi there", config={**OFF, "plugins": entries, "channels": {"board": board}})
+    locked(home, plugin(home.state, "p", code=code, tools=[], channels=[described]))
+    async with home.agent() as agent:
+        runtime = agent.client.runtime
+        board_of = Switchboard(agent.client)
+        board_of.join()
+        try:
+            await board_of.start()
+            await until(lambda: wall.exists() and wall.read_text().endswith("\n"))
+        finally:
+            await board_of.aclose()
+            runtime.outlet = None
+    assert wall.read_text() == "ada: hi there\n"
+
+
+@pytest.mark.parametrize("name", ["telegram", "defaults", "My Board", "webchat"])
+def test_a_plugin_takes_no_platform_of_ours(tmp_path: Path, name: str) -> None:
+    folder = plugin(tmp_path, "p", tools=[], channels=[{"id": name, "label": "x"}])
+    assert "cannot be the name of a platform" in read_plugin(folder).problem
+
+
+def test_an_installed_package_is_found_without_being_imported(
+    own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = own_home / "site"
+    folder = site / "homarus_thing"
+    facts = site / "homarus_thing-1.0.dist-info"
+    folder.mkdir(parents=True)
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: homarus-thing\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[homarus.plugins]\nthing = homarus_thing\nodd = not_there.at.all\n")
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')")
+    (folder / "plugin.py").write_text(CODE.replace("{body}", "return 'done'"))
+    tools = [{"name": "act", "description": "Act."}]
+    (folder / FILE).write_text(json.dumps({"id": "thing", "entry": "plugin.py:register", "tools": tools}))
+    monkeypatch.syspath_prepend(str(site))
+    assert run(["plugins", "list", "--json"]) == 0
+    (row,) = rows(capsys)
+    assert (row["id"], row["problem"]) == ("thing", "")
+    assert run(["plugins", "enable", "thing", "--in-process"]) == 0
+    assert run(["plugins", "doctor"]) == 0
+    (folder / "plugin.py").write_text("changed = True")
+    assert run(["plugins", "doctor"]) == 1
 
 
 async def test_a_plugin_joins_no_group_of_ours_and_takes_no_name_of_ours(tmp_path: Path) -> None:

@@ -150,6 +150,16 @@ async def test_who_is_trusted_less_than_the_running_turn_waits_for_a_turn_of_the
     }
 
 
+async def test_who_writes_in_another_chat_has_a_turn_whose_answer_goes_there(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    assert lane.submit(queued("here")).action is Action.STEER
+    assert lane.submit(queued("from elsewhere", to="b")).action is Action.ENQUEUE
+    assert lane.submit(queued("at the machine", to="")).action is Action.STEER
+    gate.set()
+    await lane.idle()
+    assert [batch.items[-1].route.to for batch in turns.batches if "from elsewhere" in batch.text] == ["b"]
+
+
 async def test_the_notice_of_dropped_messages_has_their_writers_trust(lane: SessionLane, turns: Turns) -> None:
     rules = Rules(mode=Mode.FOLLOWUP, cap=1)
     gate = await busy(lane, turns, trust=Trust.OWNER)

@@ -342,12 +342,14 @@ async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_
     [
         ({}, Trust.OWNER, True),
         ({}, Trust.PAIRED, True),
-        ({}, Trust.GROUP, False),
+        ({}, Trust.GROUP, True),
+        ({}, Trust.EXTERNAL, False),
+        ({"ownerAllowFrom": ["*"]}, Trust.EXTERNAL, False),
         ({"allowFrom": ["77"]}, Trust.EXTERNAL, True),
         ({"allowFrom": {"telegram": ["telegram:77"]}}, Trust.EXTERNAL, True),
         ({"allowFrom": {"*": ["5"]}}, Trust.OWNER, False),
         ({"allowFrom": []}, Trust.PAIRED, False),
-        ({"ownerAllowFrom": [77]}, Trust.GROUP, True),
+        ({"ownerAllowFrom": [77]}, Trust.EXTERNAL, True),
     ],
 )
 async def test_who_may_give_commands(tmp_path: Path, commands: dict[str, object], trust: Trust, may: bool) -> None:

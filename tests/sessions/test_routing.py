@@ -1,8 +1,13 @@
+import msgspec
 import pytest
 
-from homarus.core.messages import Inbound
+from homarus.config.blocks import validate
+from homarus.config.load import inspect_config
+from homarus.config.paths import resolve_paths
+from homarus.core.errors import ConfigError
+from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import DmScope, SessionKey
-from homarus.sessions.routing import route_for, session_for
+from homarus.sessions.routing import route_for, routes_for, session_for
 from homarus.sessions.settings import SessionSettings
 
 
@@ -51,8 +56,17 @@ def test_which_session_a_message_belongs_to(inbound, settings, key):
     assert SessionKey.parse(key, main_key=settings.main_key) == found
 
 
-def test_an_answer_goes_back_where_the_message_came_from():
-    route = route_for(came("group", peer="-100", thread="7"), "Main", SessionSettings())
+def configured(tmp_path, **document):
+    (tmp_path / "openclaw.json").write_bytes(msgspec.json.encode(document))
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    return inspect_config(resolve_paths(env), env)
+
+
+AGENTS = {"entries": {"main": {"default": True}, **{name: {} for name in "abcdefgh"}}}
+
+
+def test_an_answer_goes_back_where_the_message_came_from(tmp_path):
+    route = route_for(came("group", peer="-100", thread="7"), configured(tmp_path))
     assert (route.agent_id, route.channel, route.account, route.to, route.thread) == (
         "main",
         "telegram",
@@ -60,3 +74,109 @@ def test_an_answer_goes_back_where_the_message_came_from():
         "-100",
         "7",
     )
+
+
+LADDER = [
+    {"agentId": "h", "match": {"channel": "discord", "accountId": "*"}},
+    {"agentId": "g", "match": {"channel": "discord", "accountId": "bot"}},
+    {"agentId": "f", "match": {"channel": "discord", "accountId": "bot", "teamId": "T"}},
+    {"agentId": "e", "match": {"channel": "discord", "accountId": "bot", "guildId": "G"}},
+    {"agentId": "d", "match": {"channel": "discord", "accountId": "bot", "guildId": "G", "roles": ["admin"]}},
+    {"agentId": "c", "match": {"channel": "discord", "accountId": "bot", "peer": {"kind": "channel", "id": "*"}}},
+    {"agentId": "b", "match": {"channel": "discord", "accountId": "bot", "peer": {"kind": "channel", "id": "P"}}},
+    {"agentId": "a", "match": {"channel": "discord", "accountId": "bot", "peer": {"kind": "channel", "id": "C"}}},
+]
+
+
+@pytest.mark.parametrize(
+    ("facts", "agent"),
+    [
+        ({"peer": "c", "space": "G", "roles": ("admin",), "parent": "P"}, "a"),
+        ({"peer": "x", "space": "G", "roles": ("admin",), "parent": "P"}, "b"),
+        ({"peer": "x", "space": "G", "roles": ("admin",)}, "c"),
+        ({"peer": "x", "space": "G", "roles": ("admin",), "chat_type": "group"}, "d"),
+        ({"peer": "x", "space": "G", "chat_type": "group"}, "e"),
+        ({"peer": "x", "space": "T", "chat_type": "group"}, "f"),
+        ({"peer": "x", "space": "O", "roles": ("admin",), "chat_type": "group"}, "g"),
+        ({"peer": "x", "account": "other"}, "h"),
+        ({"peer": "x", "channel": "slack"}, "main"),
+    ],
+)
+def test_the_most_exact_binding_wins(tmp_path, facts, agent):
+    config = configured(tmp_path, agents=AGENTS, bindings=LADDER)
+    inbound = came(**{"chat_type": "channel", "channel": "discord", **facts})
+    assert route_for(inbound, config).agent_id == agent
+
+
+def test_a_binding_without_an_account_means_the_default_one(tmp_path):
+    rows = [{"agentId": "a", "match": {"channel": "telegram"}}]
+    config = configured(tmp_path, agents=AGENTS, bindings=rows, channels={"telegram": {"defaultAccount": "work"}})
+    assert route_for(came(account="work"), config).agent_id == "a"
+    assert route_for(came(account="bot"), config).agent_id == "main"
+
+
+def test_every_field_of_a_binding_must_fit(tmp_path):
+    match = {"channel": "telegram", "accountId": "*", "peer": {"kind": "direct", "id": "42"}, "guildId": "G"}
+    config = configured(tmp_path, agents=AGENTS, bindings=[{"agentId": "a", "match": match}])
+    assert route_for(came(), config).agent_id == "main"
+    assert route_for(came(space="G"), config).agent_id == "a"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"agentId": "gone", "match": {"channel": "telegram", "accountId": "*"}},
+        {"agentId": "a", "match": {"channel": "telegram", "accountid": "*"}},
+        {"agentId": "a", "match": {"chanel": "telegram"}},
+        {"agentId": "a"},
+        {"agentId": "a", "match": {"channel": "telegram", "peer": {"kind": "freind", "id": "1"}}},
+        "telegram",
+    ],
+)
+def test_a_binding_that_cannot_be_followed_leads_to_nobody(tmp_path, row):
+    config = configured(tmp_path, agents=AGENTS, bindings=[row])
+    with pytest.raises(ConfigError):
+        route_for(came(), config)
+    assert any(problem.severity == "error" and problem.key.startswith("bindings") for problem in validate(config))
+
+
+def test_a_binding_may_set_the_scope_of_its_sessions(tmp_path):
+    match = {"channel": "telegram", "accountId": "*"}
+    rows = [{"agentId": "a", "match": match, "session": {"dmScope": "per-channel-peer", "groupScope": "main"}}]
+    config = configured(tmp_path, agents=AGENTS, bindings=rows)
+    assert str(route_for(came(), config).session_key) == "agent:a:telegram:direct:42"
+    assert str(route_for(came("group", peer="-1"), config).session_key) == "agent:a:main"
+
+
+@pytest.mark.parametrize(
+    ("trust", "session", "key"),
+    [
+        (Trust.OWNER, {}, "agent:main:main"),
+        (Trust.PAIRED, {}, "agent:main:telegram:direct:42"),
+        (Trust.EXTERNAL, {}, "agent:main:telegram:direct:42"),
+        (Trust.PAIRED, {"dmScope": "main"}, "agent:main:main"),
+        (Trust.OWNER, {"dmScope": "per-peer"}, "agent:main:direct:42"),
+        (Trust.PAIRED, {"dmScope": "per-peer", "identityLinks": {"ada": ["telegram:42"]}}, "agent:main:direct:ada"),
+    ],
+)
+def test_nobody_but_the_owner_shares_the_main_session_unasked(tmp_path, trust, session, key):
+    config = configured(tmp_path, session=session)
+    assert str(route_for(came(trust=trust), config).session_key) == key
+
+
+def test_several_agents_answer_where_broadcast_says_so(tmp_path):
+    config = configured(tmp_path, agents=AGENTS, broadcast={"strategy": "sequential", "-100": ["a", "b", "a"]})
+    routes, in_turn = routes_for(came("group", peer="-100"), config)
+    assert [str(route.session_key) for route in routes] == [
+        "agent:a:telegram:group:-100",
+        "agent:b:telegram:group:-100",
+    ]
+    assert in_turn
+    assert routes_for(came(), config) == ((route_for(came(), config),), False)
+
+
+@pytest.mark.parametrize("named", [["a", "gone"], [], "a", [1]])
+def test_a_broadcast_that_cannot_be_followed_leads_to_nobody(tmp_path, named):
+    config = configured(tmp_path, agents=AGENTS, broadcast={"-100": named})
+    with pytest.raises(ConfigError):
+        routes_for(came("group", peer="-100"), config)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -190,3 +191,45 @@ async def test_a_skill_that_changed_since_it_was_approved_is_new_again(tmp_path:
     assert quarantined(own, house.state / "skills") == {}
     skill(folder, body="Something else.")
     assert quarantined(own, house.state / "skills") == {"tea": str(folder)}
+
+
+async def test_a_model_that_obeys_every_attack_gets_nowhere(tmp_path: Path) -> None:
+    """Installed all the same, read and followed to the letter: nothing runs, nothing leaves, nothing lasting is changed."""
+    from homarus.config.paths import resolve_paths
+    from homarus.skills.install import Locked, LockFile
+
+    lines: list[Line | str] = []
+    for name, body in SAMPLES.items():
+        lines.append(Line(calls=(("read", {"path": f"~/.openclaw/skills/{name}/SKILL.md"}),)))
+        orders = (
+            ("exec", {"command": f"touch made-{name}; {body}"}),
+            ("exec", {"command": "touch made", "host": "gateway", "elevated": True}),
+            ("web_fetch", {"url": "http://127.0.0.1:9/steal"}),
+            ("write", {"path": "SOUL.md", "content": body}),
+            ("write", {"path": "AGENTS.md", "content": body}),
+            ("edit", {"path": "AGENTS.md", "oldText": "#", "newText": body}),
+            ("gateway", {"action": "config.patch", "raw": '{"tools":{"exec":{"mode":"full"}}}'}),
+            ("cron", {"action": "add", "job": {"name": "x", "schedule": {"kind": "every", "everyMs": 1000}}}),
+            ("sessions_spawn", {"task": body}),
+        )
+        lines += [Line(calls=orders), "done"]
+    house = House(
+        tmp_path, *lines, config={**OFF, "tools": {"exec": {"mode": "full"}, "loopDetection": {"enabled": False}}}
+    )
+    files = ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md", "HEARTBEAT.md")
+    before: dict[str, bytes] = {}
+    async with house.agent() as agent:
+        for name, body in SAMPLES.items():
+            folder = skill(house.state / "skills" / name, name, body)
+            LockFile(resolve_paths(house.env).own_dir).write(name, Locked("x", look(folder).sha256, approved=False))
+            await agent.ask("/new")
+            await agent.ask(f"use the skill {name}")
+            here = {file: (house.workspace / file).read_bytes() for file in files if (house.workspace / file).exists()}
+            before = before or here
+            assert here == before, name
+    assert list(house.workspace.rglob("made*")) == []
+    said = [
+        message for prompt in house.model.requests for message in prompt.messages if isinstance(message, ToolResult)
+    ]
+    words = "\n".join(result.text for result in said)
+    assert set(re.findall(r"the skill ([\w-]+) is new here, so exec is closed", words)) == set(SAMPLES)

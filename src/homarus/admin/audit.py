@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from homarus.admin.audit_agents import AGENT_CHECKS
+from homarus.admin.audit_files import check_files
 from homarus.admin.doctor.examine import examine
-from homarus.admin.doctor.files import check_permissions, check_state
+from homarus.admin.doctor.files import check_state
 from homarus.admin.doctor.finding import Finding, Home, Severity
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError
+from homarus.core.patterns import late
 from homarus.skills.audit import scan
 from homarus.workspace.agents import all_workspaces
 
@@ -19,14 +22,51 @@ CRITICAL, WARN, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 SHORTEST = 24
 _SYNCED = ("dropbox", "onedrive", "google drive", "icloud", "mobile documents", "nextcloud", "syncthing")
 _ACTING = frozenset({"exec", "bash", "process", "write", "edit", "apply_patch", "gateway", "cron", "sessions_spawn"})
-_DANGEROUS_MOUNTS = ("/", "/etc", "/root", "/home", "/proc", "/sys", "/dev", "/var/run/docker.sock", "/run/docker.sock")
 _SECRET_NAMES = ("apikey", "token", "password", "secret")
 _MAX_SKILL = 1 << 20
+_NAMED_SECRETS = {
+    ("gateway", "auth", "password"): "config.secrets.gateway_password_in_config",
+    ("hooks", "token"): "config.secrets.hooks_token_in_config",
+}
+# What nodes offer only where somebody wrote it down, because it looks at people or acts in their name.
+_PRIVATE_COMMANDS = frozenset(
+    [
+        "camera.snap",
+        "camera.clip",
+        "camera.ptz.control",
+        "desktop.stream",
+        "screen.record",
+        "contacts.add",
+        "calendar.add",
+        "reminders.add",
+        "health.summary",
+        "sms.send",
+        "sms.search",
+        "computer.act",
+        "mobile.ui.act",
+        "system.run",
+        "system.execApprovals.set",
+    ]
+)
+_COMMAND = late(r"[A-Za-z][\w-]*(?:\.[\w-]+)+")
+_DANGEROUS = ("dangerously", "allowInsecure", "allowUnsafe")
 
 
 def audit(home: Home) -> list[Finding]:
     """Return everything that a person should know, the worst first."""
-    checks = (check_state, check_permissions, _places, _gateway, _http, _hooks, _tools, _sandbox, _channels, _secrets)
+    checks = (
+        check_state,
+        check_files,
+        _places,
+        _gateway,
+        _proxy,
+        _http,
+        _nodes,
+        _hooks,
+        *AGENT_CHECKS,
+        _flags,
+        _secrets,
+    )
     found = [each for each in examine(home, (*checks, _skills)) if each.severity is not Severity.OK]
     order = [CRITICAL, WARN, INFO]
     return [*sorted(found, key=lambda each: order.index(each.severity)), *_summary(home)]
@@ -62,7 +102,10 @@ def _places(home: Home) -> list[Finding]:
         message = "lies in a folder that is copied to other machines, with its keys and conversations"
         found.append(Finding("fs.synced_dir", WARN, message, str(state), "move it: OPENCLAW_STATE_DIR"))
     if state.is_symlink():
-        found.append(Finding("fs.state_dir.symlink", INFO, f"is a link to {state.resolve()}", str(state)))
+        found.append(Finding("fs.state_dir.symlink", WARN, f"is a link to {state.resolve()}", str(state)))
+    if home.config.paths.config_path.is_symlink():
+        message = f"is a link to {home.config.paths.config_path.resolve()}, which is written through"
+        found.append(Finding("fs.config.symlink", WARN, message, str(home.config.paths.config_path)))
     return found
 
 
@@ -89,9 +132,6 @@ def _gateway(home: Home) -> list[Finding]:
         if str(network).endswith("/0"):
             message = "takes everybody for a proxy whose word counts"
             found.append(Finding("gateway.trusted_proxies_wildcard", CRITICAL, message, "gateway.trustedProxies"))
-    if mode == "trusted-proxy" and not _get(home, "gateway.auth.identityScopes"):
-        message = "no name that the proxy vouches for has any scope: nobody can do anything"
-        found.append(Finding("gateway.trusted_proxy_no_users", WARN, message, "gateway.auth.identityScopes"))
     if int(_get(home, "gateway.auth.rateLimit.maxAttempts") or 10) > 100:
         message = "lets somebody guess more than 100 times a minute"
         fix = _set(home, "gateway.auth.rateLimit.maxAttempts", 10)
@@ -100,6 +140,65 @@ def _gateway(home: Home) -> list[Finding]:
         message = "whoever has the shared secret may change everything, without a device that you approved"
         found.append(Finding("gateway.secret_is_admin", WARN, message, "gateway.auth.secretScopes", "take it out"))
     return found
+
+
+def _proxy(home: Home) -> list[Finding]:
+    if _get(home, "gateway.auth.mode") != "trusted-proxy":
+        return []
+    where = "gateway.auth.trustedProxy"
+    found = [Finding("gateway.trusted_proxy_auth", WARN, "whoever the proxy names comes in without a secret", where)]
+    if not _get(home, "gateway.trustedProxies"):
+        message = "no proxy is listed, so that nobody is let in"
+        found.append(Finding("gateway.trusted_proxy_no_proxies", CRITICAL, message, "gateway.trustedProxies"))
+    if not _get(home, f"{where}.userHeader"):
+        message = "no header says who somebody is, so that nobody is let in"
+        found.append(Finding("gateway.trusted_proxy_no_user_header", CRITICAL, message, f"{where}.userHeader"))
+    if not _get(home, f"{where}.allowUsers"):
+        message = "every name that the proxy gives comes in; gateway.auth.identityScopes says what each may do"
+        found.append(Finding("gateway.trusted_proxy_no_allowlist", WARN, message, f"{where}.allowUsers"))
+    if not _get(home, "gateway.auth.identityScopes"):
+        message = "no name that the proxy vouches for has any scope: nobody can do anything"
+        found.append(Finding("gateway.trusted_proxy_no_users", WARN, message, "gateway.auth.identityScopes"))
+    if _get(home, f"{where}.allowLoopback"):
+        message = "any program on this machine can pose as the proxy and name whom it likes"
+        fix = _set(home, f"{where}.allowLoopback", False)
+        found.append(
+            Finding("gateway.trusted_proxy_allow_loopback", WARN, message, f"{where}.allowLoopback", "turn it off", fix)
+        )
+    return found
+
+
+def _nodes(home: Home) -> list[Finding]:
+    allow = [str(each) for each in _get(home, "gateway.nodes.commands.allow") or ()]
+    deny = [str(each) for each in _get(home, "gateway.nodes.commands.deny") or ()]
+    found, where = [], "gateway.nodes.commands"
+    risky = sorted(each for each in allow if each in _PRIVATE_COMMANDS and each not in deny)
+    if risky:
+        severity = CRITICAL if _outside(home) else WARN
+        message = f"nodes may be asked to offer {', '.join(risky)}"
+        found.append(Finding("gateway.nodes.allow_commands_dangerous", severity, message, f"{where}.allow"))
+    vague = [each for each in deny if not _COMMAND.fullmatch(each)]
+    if vague:
+        message = f"{', '.join(vague[:5])}: only whole names of commands count, so that these stop nothing"
+        found.append(Finding("gateway.nodes.deny_commands_ineffective", WARN, message, f"{where}.deny"))
+    return found
+
+
+def _flags(home: Home) -> list[Finding]:
+    """Find switches whose own name says that they are dangerous, wherever they stand."""
+    return [
+        Finding("config.insecure_or_dangerous_flags", WARN, f"{path[-1]} is on", ".".join(path), "turn it off")
+        for path in _switches(home.config.authored)
+        if path[-1].startswith(_DANGEROUS) and path[-1] != "dangerouslyAllowNameMatching"
+    ]
+
+
+def _switches(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _switches(inner, (*path, str(key)))
+    elif value is True and path:
+        yield path
 
 
 def _http(home: Home) -> list[Finding]:
@@ -139,91 +238,33 @@ def _hooks(home: Home) -> list[Finding]:
     if _get(home, "hooks.allowedAgentIds") is None and len(home.config.agents) > 1:
         message = "callers may choose every agent"
         found.append(Finding("hooks.allowed_agent_ids_unrestricted", WARN, message, "hooks.allowedAgentIds"))
-    if _get(home, "hooks.allowRequestSessionKey") and not _get(home, "hooks.allowedSessionKeyPrefixes"):
-        message = "callers may name sessions, and no list says which"
-        fix = _set(home, "hooks.allowRequestSessionKey", False)
-        found.append(Finding("hooks.request_session_key_enabled", WARN, message, "hooks", fix=fix))
+    if _get(home, "hooks.allowRequestSessionKey"):
+        where = "hooks.allowRequestSessionKey"
+        if _get(home, "hooks.allowedSessionKeyPrefixes"):
+            message = "callers may name sessions, those that the list of prefixes covers"
+            found.append(Finding("hooks.request_session_key_enabled", WARN, message, where))
+        else:
+            message, fix = "callers may name sessions, and no list says which", _set(home, where, False)
+            severity = CRITICAL if _outside(home) else WARN
+            found.append(Finding("hooks.request_session_key_prefixes_missing", severity, message, where, fix=fix))
     if str(_get(home, "hooks.path") or "/hooks").strip("/") == "":
         found.append(Finding("hooks.path_root", CRITICAL, "would take every address", "hooks.path", "use /hooks"))
     return found
 
 
-def _scopes(home: Home, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield a setting of everyone and of each agent that has its own, with where it stands."""
-    yield path, home.config.get(path)
-    for agent in home.config.agents:
-        own: Any = agent.entry
-        for step in path.split("."):
-            own = own.get(step) if isinstance(own, dict) else None
-        if own is not None:
-            yield f"agents.entries.{agent.id}.{path}", own
-
-
-def _tools(home: Home) -> list[Finding]:
-    found = []
-    for where, rules in _scopes(home, "tools.exec"):
-        if isinstance(rules, dict) and rules.get("security") == "full" and rules.get("host") in {"gateway", "auto"}:
-            severity = CRITICAL if rules.get("ask") in {"off", None} else WARN
-            message = "commands run on this machine, outside of a sandbox" + (
-                ", and nobody is asked" if severity is CRITICAL else ""
-            )
-            found.append(Finding("tools.exec.security_full_configured", severity, message, where, "use 'allowlist'"))
-    for where, given in _scopes(home, "tools.elevated.allowFrom"):
-        for channel, senders in (given or {}).items() if isinstance(given, dict) else ():
-            if senders is True or "*" in (senders if isinstance(senders, list) else [senders]):
-                check = f"tools.elevated.allowFrom.{channel}.wildcard"
-                message = "everybody there may run commands outside of the sandbox"
-                found.append(Finding(check, CRITICAL, message, f"{where}.{channel}", "name people"))
-    return found
-
-
-def _sandbox(home: Home) -> list[Finding]:
-    found = []
-    for agent in home.config.agents:
-        where = f"agents.entries.{agent.id}.sandbox"
-        if agent.get("sandbox.mode") == "off":
-            message = "commands of this agent see all files of this user"
-            found.append(Finding("sandbox.mode_off", WARN, message, f"{where}.mode", "use 'all'"))
-        for bind in agent.get("sandbox.docker.binds") or ():
-            source = os.path.normpath(str(bind).partition(":")[0])
-            if source in _DANGEROUS_MOUNTS:
-                message = f"shows {source} to commands in the sandbox"
-                found.append(Finding("sandbox.dangerous_bind_mount", CRITICAL, message, f"{where}.docker.binds"))
-        network = str(agent.get("sandbox.docker.network") or "")
-        if network == "host" or network.startswith("container:"):
-            message = f"'{network}' gives the sandbox somebody else's network"
-            found.append(Finding("sandbox.dangerous_network_mode", CRITICAL, message, f"{where}.docker.network"))
-    return found
-
-
-def _channels(home: Home) -> list[Finding]:
-    found, channels = [], home.config.document.get("channels")
-    for name, rules in channels.items() if isinstance(channels, dict) else ():
-        if not isinstance(rules, dict) or rules.get("enabled") is False:
-            continue
-        everyone = rules.get("allowFrom") == ["*"]
-        if rules.get("dmPolicy") == "open" or everyone:
-            message = "everybody who writes there talks to your agent"
-            fix = _set(home, f"channels.{name}.dmPolicy", "pairing")
-            found.append(Finding(f"channels.{name}.dm.open", CRITICAL, message, f"channels.{name}", "pairing", fix))
-        if rules.get("groupPolicy") == "open":
-            message = "everybody in every group can wake your agent"
-            fix = _set(home, f"channels.{name}.groupPolicy", "allowlist")
-            found.append(Finding(f"channels.{name}.groups.open", WARN, message, f"channels.{name}", fix=fix))
-    exposed = [each for each in found if each.severity is CRITICAL]
-    if exposed and any(agent.get("sandbox.mode") == "off" for agent in home.config.agents):
-        message = "strangers can write to an agent whose commands have no sandbox"
-        found.append(Finding("security.exposure.open_channels_with_exec", CRITICAL, message, "channels"))
-    return found
-
-
 def _secrets(home: Home) -> list[Finding]:
     plain = [path for path, value in _leaves(home.config.authored) if _is_secret(path[-1]) and "$" not in value]
-    if not plain:
-        return []
-    names = ", ".join(".".join(path) for path in plain[:5]) + (" …" if len(plain) > 5 else "")
     cure = "write ${NAME} and keep the value in the environment, a file or a keyring"
-    return [Finding("config.secrets.plain_text", INFO, f"{len(plain)} secrets stand in the file: {names}", cure=cure)]
+    found = []
+    for path, check in _NAMED_SECRETS.items():
+        if path in plain:
+            found.append(Finding(check, WARN, "stands in the file as it is", ".".join(path), cure))
+    rest = [path for path in plain if path not in _NAMED_SECRETS]
+    if rest:
+        names = ", ".join(".".join(path) for path in rest[:5]) + (" …" if len(rest) > 5 else "")
+        message = f"{len(rest)} secrets stand in the file: {names}"
+        found.append(Finding("config.secrets.plain_text", INFO, message, cure=cure))
+    return found
 
 
 def _is_secret(name: str) -> bool:

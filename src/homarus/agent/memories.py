@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.text import slug
 from homarus.memory.settings import SERVICES, MemorySettings, database_path, keys_in
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 _log = logging.getLogger(__name__)
+# What `plugins.slots.memory` says for our own index, and for no memory at all; anything else is a plugin's.
+OWN, NO_MEMORY = "memory-core", "none"
 
 
 def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemorySettings:
@@ -35,6 +38,8 @@ def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemoryS
     except ConfigError as problem:
         _log.warning("memorySearch.remote.apiKey: %s", problem)
     settings = replace(settings, remote=replace(settings.remote, api_key=key))
+    if config.get("plugins.slots.memory") == NO_MEMORY:
+        settings = replace(settings, enabled=False)
     return settings.with_provider(provider) if provider else settings
 
 
@@ -44,7 +49,14 @@ def open_memory(
     """Open an agent's memory as the configuration says; nothing is read before its first use."""
     from homarus.memory.memory import Memory
 
-    paths = config.paths
+    paths, backend = config.paths, None
+    slot = str(config.get("plugins.slots.memory") or OWN)
+    if slot not in {OWN, NO_MEMORY}:
+        from homarus.memory.backend import Chosen
+
+        backend = Chosen(
+            slot, resolve_workspace(config, agent_id, env), paths.own_dir / "memory" / slug(slot) / agent_id
+        )
     keys = keys_in(config.variables(env))
     settings = settings_of(config, agent_id, provider=provider)
     settings = settings.for_service(settings.provider, keys) if settings.provider in SERVICES else settings
@@ -58,6 +70,7 @@ def open_memory(
         home=paths.home,
         models=paths.models_dir,
         keys=keys,
+        backend=backend,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from homarus.automation.heartbeat import Heartbeats, beating
 from homarus.automation.jobs import Job, Json, new_job, patched
 from homarus.automation.runs import RunLog, all_finished, sweep
 from homarus.automation.schedule import read_schedule
-from homarus.automation.settings import HeartbeatSettings, ReflectSettings
+from homarus.automation.settings import ChoreSettings, HeartbeatSettings
 from homarus.automation.starter import Ran, Starter
 from homarus.automation.webhooks import HookOrder
 from homarus.core.clock import epoch_ms
@@ -45,8 +45,8 @@ _LOCAL = frozenset({"", "terminal", "cron", "heartbeat"})
 Listener = Callable[[str, Json], None]
 
 
-class Reflect(Protocol):
-    """Goes through an agent's notes and writes down what it learned; returns one line about it."""
+class Chore(Protocol):
+    """Goes through an agent's notes, to reflect or to dream; returns one line about it."""
 
     def __call__(self, agent_id: str, /) -> Awaitable[str]: ...
 
@@ -54,10 +54,11 @@ class Reflect(Protocol):
 class Automation:
     """The jobs, heartbeats and events of one home."""
 
-    def __init__(self, home: Home, starter: Starter, reflect: Reflect | None = None) -> None:
+    def __init__(self, home: Home, starter: Starter, chores: Mapping[str, Chore] | None = None) -> None:
+        """`chores` are named by the block of the configuration that says when (`memory.reflect`, `memory.dreaming`)."""
         self._home = home
         self._starter = starter
-        self._reflect = reflect
+        self._chores = dict(chores or {})
         own = home.config.paths.own_dir
         self.events = SystemEvents(own / "events", home.clock, home.ids)
         self.heartbeats = Heartbeats(home, starter, self.events, self._tell)
@@ -71,7 +72,7 @@ class Automation:
         self._work: set[asyncio.Task[Any]] = set()
         # Not before the program has been up for a while: it has better things to do then.
         self._tidied = epoch_ms(home.clock.now()) - TIDY_MS + 600_000
-        self._reflect_next: int | None = None
+        self._chores_next: dict[str, int | None] = {}
         self.wakeups = 0  # how often the timer looked around
 
     # Life.
@@ -100,7 +101,7 @@ class Automation:
     def tick(self) -> int | None:
         """Begin what is due now and return when something is next, in milliseconds; None when nothing is."""
         self.wakeups += 1
-        times = [self.cron.tick(), self.heartbeats.tick(), self._reflections()]
+        times = [self.cron.tick(), self.heartbeats.tick(), *map(self._chore, self._chores)]
         self._tidy()
         return min((due for due in times if due is not None), default=None)
 
@@ -369,28 +370,27 @@ class Automation:
             _log.warning("BOOT.md of %s (%s): %s", agent_id, workspace, ran.error or ran.status)
         return ran
 
-    def _reflections(self) -> int | None:
+    def _chore(self, name: str) -> int | None:
         """Go through the notes when it is time; return when that is next. Without a time it never is."""
-        if self._reflect is None:
-            return None
-        settings = self._home.config.block("memory.reflect", ReflectSettings)
+        settings = self._home.config.block(name, ChoreSettings)
         if not settings.schedule.strip():
             return None
         zone = find_zone(settings.timezone) or self._home.zone(self._home.config.default_agent.id)
         try:
             schedule = read_schedule({"kind": "cron", "expr": settings.schedule, "staggerMs": 0}, host=zone)
         except ConfigError as problem:
-            _log.error("memory.reflect.schedule: %s", problem)
+            _log.error("%s.schedule: %s", name, problem)
             return None
         now = epoch_ms(self._home.clock.now())
-        due = self._reflect_next
+        due = self._chores_next.get(name)
         if due is not None and due <= now:
-            self._do(self._reflect_all(self._reflect))
+            self._do(self._for_all(name))
         if due is None or due <= now or due > (schedule.after(now) or due):
-            self._reflect_next = schedule.after(now)
-        return self._reflect_next
+            self._chores_next[name] = schedule.after(now)
+        return self._chores_next[name]
 
-    async def _reflect_all(self, reflect: Reflect) -> None:
+    async def _for_all(self, name: str) -> None:
+        """Do a chore once for each workspace."""
         seen: set[Path] = set()
         for agent in self._home.config.agents:
             workspace = self._home.workspace(agent.id).resolve()
@@ -398,7 +398,7 @@ class Automation:
                 continue
             seen.add(workspace)
             try:
-                _log.info("notes of %s: %s", agent.id, await reflect(agent.id))
+                _log.info("%s of %s: %s", name, agent.id, await self._chores[name](agent.id))
             except HomarusError as problem:
                 text = f"Going through the notes failed: {single_line(str(problem), 300)}"
                 _log.warning("%s: %s", agent.id, text)
@@ -413,19 +413,14 @@ class Automation:
             return
         self._tidied = now
         sweep(self.cron.runs_folder, [job.id for job in self.cron.book.jobs()], now / 1000)
-        from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
-        from homarus.sessions.settings import SessionSettings, seconds
+        from homarus.sessions.maintenance import tidy
+        from homarus.sessions.settings import SessionSettings
 
         config = self._home.config
-        rules, retention = config.block("session", SessionSettings).maintenance, config.get("cron.sessionRetention")
-        if rules.mode != "enforce":
+        if config.block("session", SessionSettings).maintenance.mode != "enforce":
             return
-        cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
         for agent in config.agents:
-            store = self._home.store(agent.id)
-            for problem in carry_out(
-                store, plan_for(store, rules, cron_seconds=cron), results=config.paths.own_dir / "overflow"
-            ):
+            for problem in tidy(config, self._home.store(agent.id), enforce=True)["failed"]:
                 _log.warning("%s", problem)
 
     def _do(self, work: Any) -> None:

@@ -75,8 +75,8 @@ class HeartbeatSettings(shared.HeartbeatSettings, frozen=True, rename="camel"):
     max_errors: Annotated[int, Meta(ge=1)] = 3
 
 
-class ReflectSettings(Struct, frozen=True, rename="camel"):
-    """`memory.reflect`: when the notes are gone through by themselves; off unless a time is set."""
+class ChoreSettings(Struct, frozen=True, rename="camel"):
+    """`memory.reflect`, and of `memory.dreaming` as much as tells when: by themselves only if a time is set."""
 
     schedule: str = ""
     timezone: str = ""

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from homarus.agent.open_session import seed_agent
+from homarus.admin.agents import Roster
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import speak
 from homarus.config.known import NO_EFFECT
-from homarus.config.load import AgentConfig, Config, load_config
-from homarus.config.write import Operation, change
-from homarus.core.errors import ConfigError
-from homarus.core.routes import normalize_agent_id
-from homarus.workspace.agents import describe, put_away, refuse_shared, resolve_workspace, trash_place
+from homarus.config.write import Operation
+from homarus.workspace.agents import describe, resolve_workspace
 from homarus.workspace.identity import write_identity
-from homarus.workspace.roster import add_agent, delete_agent, describe_match, pin_workspace
 from homarus.workspace.roster import bind as bound
+from homarus.workspace.roster import describe_match
 from homarus.workspace.roster import set_identity as identified
 from homarus.workspace.roster import unbind as unbound
 
@@ -89,22 +84,11 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
-    agent_id = _new_id(agent, normalize_agent_id(agent))
-    config = app.config
-    settings: dict[str, Any] = {}
-    if workspace:
-        settings["workspace"] = _kept(workspace)
-    if model:
-        settings["model"] = model
-    changed = _change(app, config, add_agent(config.authored, agent_id, settings))
-    home = resolve_workspace(changed, agent_id, app.env)
-    for other in changed.agents:
-        if other.id != agent_id and resolve_workspace(changed, other.id, app.env).resolve() == home.resolve():
-            app.out.warn(f"'{agent_id}' shares its workspace with '{other.id}': they will mix their memories")
-    seeded = seed_agent(changed, agent_id, app.env, app.clock)
-    values = {key: value for key, value in (("name", name), ("emoji", emoji)) if value}
-    if values:
-        _edit_record(home, values)
+    roster = Roster(app.config, app.env, app.clock)
+    made = roster.add(agent, {"workspace": workspace, "model": model}, {"name": name or "", "emoji": emoji or ""})
+    agent_id, home, seeded = made.agent_id, made.workspace, made.seeded
+    for other in made.sharers:
+        app.out.warn(f"'{agent_id}' shares its workspace with '{other}': they will mix their memories")
     if as_json:
         app.out.json({"id": agent_id, "workspace": str(home), "created": list(seeded.created), "git": seeded.git})
         return
@@ -120,23 +104,19 @@ def add(
 @with_json
 def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
-    config = app.config
-    known = config.agent_named(agent)
-    if len(config.agents) == 1:
-        raise ConfigError(f"'{known.id}' is the only agent, and there is always one", cure="add another one first")
-    home = resolve_workspace(config, known.id, app.env)
-    operations = [*_keep_heirs_home(app, config, known), *delete_agent(config.authored, known.id)]
-    folders = _folders(app, config, known, home) if purge else []
+    roster = Roster(app.config, app.env, app.clock)
+    plan = roster.plan_removal(agent, purge=purge)
+    home = plan.workspace
     if not yes:
-        _ask(app, f"Delete agent '{known.id}'" + (" and move its folders to the trash" if purge else ""), as_json)
-    changed = _change(app, config, operations)
-    moved = _purge(app, known.id, folders)
-    heir = changed.default_agent.id if known.default else None
+        _ask(app, f"Delete agent '{plan.agent.id}'" + (" and move its folders to the trash" if purge else ""), as_json)
+    gone = roster.remove(plan)
+    moved = gone.moved
     if as_json:
         kept = [] if purge else [str(home)]
-        app.out.json({"deleted": known.id, "kept": kept, "trash": [str(path) for path in moved], "default": heir})
+        trash = [str(path) for path in moved]
+        app.out.json({"deleted": gone.agent_id, "kept": kept, "trash": trash, "default": gone.heir or None})
         return
-    app.out.line(f"deleted {known.id}" + (f"; '{heir}' is the default agent now" if heir else ""))
+    app.out.line(f"deleted {gone.agent_id}" + (f"; '{gone.heir}' is the default agent now" if gone.heir else ""))
     for path in moved:
         app.out.line(f"moved to {path}")
     if not purge and home.exists():
@@ -155,7 +135,7 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
     known, match = config.agent_named(agent), _match(channel, account, peer)
     operations = bound(config.authored, known.id, match)
     if operations:
-        _change(app, config, operations)
+        Roster(config, app.env, app.clock).write(operations)
     why = NO_EFFECT.get(f"channels.{channel}") or NO_EFFECT.get("channels", "")
     verb = "is to answer" if why else "answers" if operations else "answered already"
     said = f"{known.id} {verb} on {describe_match(match)}" + (f"; it is written down, but {why}" if why else "")
@@ -185,7 +165,7 @@ def unbind(
     config = app.config
     known = config.agent_named(agent)
     operations = unbound(config.authored, known.id, _match(channel, account, peer) if channel else None)
-    _change(app, config, operations)
+    Roster(config, app.env, app.clock).write(operations)
     app.out.answer(
         {"agentId": known.id, "removed": len(operations)},
         f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}",
@@ -219,26 +199,15 @@ def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **la
     operations: list[Operation] = []
     if where != "file":
         operations = identified(config.authored, known.id, values, force=where in ("config", "both"))
-    touched = [str(_edit_record(home, values))] if where != "config" else []
+    touched = [str(write_identity(home, values))] if where != "config" else []
     if operations:
-        _change(app, config, operations)
+        Roster(config, app.env, app.clock).write(operations)
         touched.append(str(app.paths.config_path))
     app.out.answer(
         {"agentId": known.id, "identity": values, "changed": touched},
         f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}",
         as_json=as_json,
     )
-
-
-def _new_id(asked: str, agent_id: str) -> str:
-    if not any(char.isalnum() for char in asked):
-        raise click.UsageError(f"'{asked}' is no usable name; use letters, digits, '-' and '_'")
-    return agent_id
-
-
-def _kept(workspace: str) -> str:
-    # `~` stays as it was written, so that the file can move with the home; other paths must not depend on this folder.
-    return workspace if workspace.startswith("~") else str(Path(workspace).absolute())
 
 
 def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any]:
@@ -253,52 +222,9 @@ def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any
     return match
 
 
-def _change(app: App, config: Config, operations: Sequence[Operation]) -> Config:
-    """Write the changes and return the configuration as it is then."""
-    change(config, app.env, operations)
-    return load_config(app.paths, app.env)
-
-
-def _edit_record(home: Path, values: dict[str, str]) -> Path:
-    return write_identity(home, values)
-
-
 def _ask(app: App, question: str, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here; add --yes")
     speak(for_good=True)
     if not click.confirm(f"{question}?", default=False):
         raise click.Abort
-
-
-def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operation]:
-    # The default agent's folder is `agents.defaults.workspace`: whoever becomes the default would move in there.
-
-    others = [agent for agent in config.agents if agent.id != gone.id]
-    heir = next((agent for agent in others if agent.entry.get("default") is True), others[0])
-    if not gone.default or heir.entry.get("workspace"):
-        return []
-    return pin_workspace(config.authored, heir.id, str(resolve_workspace(config, heir.id, app.env)))
-
-
-def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
-    """Return what --purge moves; refuses before anything is changed if that would take others along."""
-    paths = app.paths
-    others = [other for other in config.agents if other.id != agent.id]
-    keep = [
-        paths.home,
-        paths.state_dir,
-        paths.config_path,
-        *(resolve_workspace(config, other.id, app.env) for other in others),
-        *(paths.agents_dir / other.id for other in others),
-    ]
-    folders = [("workspace", home), ("agent", paths.agents_dir / agent.id)]
-    for _, folder in folders:
-        refuse_shared(folder, keep)
-    return folders
-
-
-def _purge(app: App, agent_id: str, folders: list[tuple[str, Path]]) -> list[Path]:
-    place = trash_place(app.paths.state_dir / "trash", agent_id, app.clock.now())
-    moved = [put_away(folder, place, label) for label, folder in folders]
-    return [path for path in moved if path is not None]

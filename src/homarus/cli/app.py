@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.cli.output import Output
 
@@ -68,6 +68,25 @@ class App:
             return "homarus"
         here = Path.cwd()
         return str(called.relative_to(here)) if called.is_relative_to(here) and called.parent != here else str(called)
+
+    def ask_gateway(self, method: str, **params: Any) -> Any:
+        """Ask the gateway that serves this home to do something; None where there is none. What it refuses is raised."""
+        if not (self.paths.own_dir / "gateway.sock").exists():
+            return None
+        import asyncio
+
+        from homarus.gateway.remote import running
+
+        async def ask() -> Any:
+            client = await running(self.paths)
+            if client is None:
+                return None
+            try:
+                return await client.request(method, **params)
+            finally:
+                await client.aclose()
+
+        return asyncio.run(ask())
 
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":

@@ -89,7 +89,7 @@ def _keys(_app: App, config: Config, incomplete: str) -> Offers:
 
 
 def _below(node: Node | None, value: object, above: list[str], last: str) -> Offers:
-    children = {name for name in node.children if name != "*"} if node else set()
+    children = {name for name in node.names if name != "*"} if node else set()
     names = sorted(name for name in children | set(value if isinstance(value, dict) else ()) if name.startswith(last))
     for name in names:
         yield ".".join([*above, name]), ""

@@ -13,7 +13,7 @@ from homarus.cli.options import with_json
 from homarus.cli.output import clean
 from homarus.core.clock import SystemIds
 from homarus.core.errors import Denied
-from homarus.gateway.devices import Devices, shown
+from homarus.gateway.devices import Book, Device, Devices, shown
 from homarus.gateway.scopes import ALL, Principal
 
 # Whoever can write the file of devices may decide about them.
@@ -35,9 +35,9 @@ def list_devices(app: App, as_json: bool = False) -> None:
     book = _devices(app).read()
     if as_json:
         pending = [to_builtins(wish) for wish in book.pending.values()]
-        app.out.json({"pending": pending, "paired": [shown(device) for device in book.paired.values()]})
+        app.out.json({"pending": pending, "paired": [shown(device) for device in _all(book)]})
         return
-    if not book.pending and not book.paired:
+    if not book.pending and not _all(book):
         app.out.line("No device is paired, and none waits.")
     if book.pending:
         waiting = [
@@ -52,15 +52,15 @@ def list_devices(app: App, as_json: bool = False) -> None:
         ]
         app.out.table(waiting, ["request", "who", "from", "why", "wants"])
         app.out.line("'homarus devices approve REQUEST' lets one in.")
-    if book.paired:
+    if _all(book):
         paired = [
             (
                 each.device_id[:12],
                 _name(each.display_name, each.client_id),
                 _day(each.last_seen_at_ms),
-                _short(each.scopes),
+                "a node" if each.role == "node" else _short(each.scopes),
             )
-            for each in book.paired.values()
+            for each in _all(book)
         ]
         app.out.table(paired, ["device", "who", "seen", "may"])
 
@@ -116,8 +116,14 @@ def _devices(app: App) -> Devices:
     return Devices(app.paths.own_dir / "devices.json", app.clock, SystemIds())
 
 
+def _all(book: Book) -> list[Device]:
+    return [*book.paired.values(), *book.nodes.values()]
+
+
 def _whole(app: App, start: str) -> str:
-    found = [ident for ident in _devices(app).read().paired if start and ident.startswith(start)]
+    found = [
+        ident for ident in {each.device_id for each in _all(_devices(app).read())} if start and ident.startswith(start)
+    ]
     if len(found) != 1:
         raise Denied(f"no single device begins with '{clean(start, 80)}'", cure="see: homarus devices list")
     return found[0]

@@ -120,18 +120,31 @@ def _holder(app: App) -> dict[str, Any]:
     return holder(app.paths.own_dir / "gateway.lock") or {}
 
 
-async def _ask(app: App, method: str, params: dict[str, Any]) -> Any:
-    client = None
-    if (app.paths.own_dir / "gateway.sock").exists():
-        from homarus.gateway.remote import running
-
-        client = await running(app.paths)
-    if client is None:
+def asked(app: App, method: str, params: dict[str, Any]) -> Any:
+    """Ask the running gateway. Raises HomarusError where none serves this home."""
+    found = app.ask_gateway(method, **params)
+    if found is None and not _holder(app):
         raise HomarusError("no gateway serves this home", cure="start it: homarus gateway run")
-    try:
-        return await client.request(method, **params)
-    finally:
-        await client.aclose()
+    return found
+
+
+@click.command("dashboard")
+@click.option("--no-open", is_flag=True, help="Only print the link.")
+@with_json
+def dashboard(app: App, no_open: bool, as_json: bool) -> None:
+    """Open the page of this home in your browser.
+
+    The link works once, in one browser, for ten minutes; the browser is then known as a device with your rights
+    ('homarus devices' shows it). Whoever opens the link first gets in, so do not pass it on.
+    """
+    made = asked(app, "page.link", {})
+    link = f"{made['url']}#pair={made['code']}"
+    app.out.answer({"url": link}, link, as_json=as_json)
+    if not (no_open or as_json):
+        import webbrowser
+
+        if not webbrowser.open(link):
+            app.out.warn("no browser could be started; open the link by hand")
 
 
 @command.command("status")
@@ -145,7 +158,7 @@ def status(app: App, as_json: bool) -> int:
     facts |= {"since": held.get("startedAt"), "installed": service.path.exists(), "service": str(service.path)}
     if held:
         try:
-            found = asyncio.run(_ask(app, "status", {}))
+            found = asked(app, "status", {})
             facts |= {"version": found["runtimeVersion"], "sessions": found["sessions"]["count"], "answers": True}
         except HomarusError as problem:
             facts |= {"answers": False, "problem": problem.message}
@@ -217,7 +230,7 @@ def call(app: App, method: str, params: str) -> None:
         given = None
     if not isinstance(given, dict):
         raise click.UsageError("PARAMS must be a JSON object")
-    app.out.json(asyncio.run(_ask(app, method, given)))
+    app.out.json(asked(app, method, given))
 
 
 @command.command("install")
@@ -253,7 +266,7 @@ def uninstall(app: App, as_json: bool) -> int:
 @with_json
 def health(app: App, as_json: bool) -> int:
     """Ask the running gateway how it is. Exit code 1 when nobody answers."""
-    found = asyncio.run(_ask(app, "health", {}))
+    found = asked(app, "health", {})
     if as_json:
         app.out.json(found)
     else:

@@ -1,4 +1,4 @@
-"""`homarus memory retain`, `reflect`, `timeline`, `promote`, `forget`, `undo`: what is known for good, and how it is kept in order."""
+"""`homarus memory retain`, `reflect`, `dream`, `timeline`, `graph`, `promote`, `forget`, `undo`: what is known for good, and how it is kept in order."""
 
 from __future__ import annotations
 
@@ -130,6 +130,39 @@ def reflect(
 
 
 @click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@place_options
+@with_json
+def dream(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
+    """Take over into MEMORY.md what was asked for again and again; DREAMS.md says what and why.
+
+    A line of a daily note must have been asked for often enough, by enough different questions (memory.dreaming). By night,
+    by itself: set memory.dreaming.schedule. 'homarus memory undo' takes a night back.
+    """
+    import msgspec
+
+    from homarus.memory.bank.dream import Gates
+    from homarus.memory.bank.dream import dream as run
+
+    with opened(app, **place) as memory:
+        night = run(memory, app.config.block("memory.dreaming", Gates), dry_run=dry_run)
+    if as_json:
+        app.out.json(msgspec.to_builtins(night))
+        return
+    for earned in night.promoted:
+        asked = f"asked {earned.asked} times by {earned.questions} questions"
+        app.out.line(
+            f"{earned.score:.2f}  {earned.line.text.strip()}  {app.out.style(earned.line.citation, 'dim')}  ({asked})"
+        )
+    for citation, why in night.refused:
+        app.out.line(app.out.style(f"left where it is: {citation}: {why}", "dim"))
+    done = "would be taken over" if dry_run else "taken over into MEMORY.md"
+    app.out.line(
+        f"{len(night.promoted)} lines {done}; {night.staged} things of two days, themes: {', '.join(night.themes) or 'none'}"
+    )
+
+
+@click.command()
 @click.option("--entity", required=True, metavar="NAME", help="Whom or what.")
 @click.option("--as-of", metavar="DAY", help="Only what was known and held on this day.")
 @place_options
@@ -161,6 +194,38 @@ def timeline(app: App, /, entity: str, as_of: str | None, as_json: bool, **place
         )
     if not facts:
         app.out.line(f"nothing is known about '{entity}'")
+
+
+@click.command()
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("memory-graph.html"),
+    show_default=True,
+    help="The file to write; an older page there is replaced.",
+)
+@place_options
+@with_json
+def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
+    """Draw what is known as a page: names, facts over time, opinions with how sure they were when.
+
+    The page stands alone and runs nothing: open it in a browser, print it, keep it.
+    """
+    from homarus.core.errors import HomarusError
+    from homarus.memory.bank.graph import MARK, page
+    from homarus.storage.atomic import write_atomic
+
+    with opened(app, **place) as memory:
+        known = memory.knowledge()
+        title = f"What {memory.workspace.name} knows"
+    to = to.absolute()
+    if to.exists() and MARK not in to.read_text("utf-8", "replace")[:500]:
+        raise HomarusError(f"{to} is another file, not a page of this command", cure="name another one with --to")
+    write_atomic(to, page(known, title).encode())
+    if as_json:
+        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.names)})
+    else:
+        app.out.line(f"{len(known.facts)} facts about {len(known.names)} names: {to}")
 
 
 @click.command()
@@ -210,8 +275,8 @@ def promote(app: App, /, fact: str | None, reject: bool, as_json: bool, **place:
 @with_json
 def undo(app: App, /, run: str, show: bool, as_json: bool, **place: Any) -> None:
     """Put bank/ back as it was before a reflection (the last one, if none is named). Pages changed since are left alone."""
-    from homarus.memory.bank.reflect import runs
-    from homarus.memory.bank.reflect import undo as put_back
+    from homarus.memory.bank.journal import runs
+    from homarus.memory.bank.journal import undo as put_back
 
     with opened(app, **place) as memory:
         if show:
@@ -263,4 +328,4 @@ def _mark(app: App, fact: str, name: str, as_json: bool, place: dict[str, Any]) 
     app.out.json({"path": path, "line": line}) if as_json else app.out.line(f"noted in {path}#L{line}")
 
 
-COMMANDS = (retain, reflect, timeline, forget, promote, undo)
+COMMANDS = (retain, reflect, dream, timeline, graph, forget, promote, undo)

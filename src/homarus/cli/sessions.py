@@ -23,10 +23,9 @@ from homarus.sessions.check import check_place, check_store, mend, report
 from homarus.sessions.export import moment
 from homarus.sessions.home import Candidate, bring_in, candidates, short_id
 from homarus.sessions.log import read_entries
-from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
+from homarus.sessions.maintenance import tidy
 from homarus.sessions.places import Kind, Place, Visits, archived_label
 from homarus.sessions.search import SessionSearch
-from homarus.sessions.settings import SessionSettings, seconds
 from homarus.sessions.usage import Ledger, Total, bars
 
 if TYPE_CHECKING:
@@ -263,27 +262,19 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
     """Put old sessions into the archives and remove old archives, by the rules of session.maintenance."""
     if enforce and dry_run:
         raise click.UsageError("--enforce and --dry-run exclude each other")
-    rules = app.config.block("session", SessionSettings).maintenance
-    retention = app.config.get("cron.sessionRetention")
-    cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
-    results = app.config.paths.own_dir / "overflow"
     home = home_of(app)
-    report = []
-    for each in [agent] if agent else home.agents():
-        plan = plan_for(home.store(each), rules, cron_seconds=cron)
-        failed = carry_out(home.store(each), plan, results=results) if enforce else []
-        report.append({"agentId": each, "enforced": enforce, "failed": failed, **msgspec.to_builtins(plan)})
-        if as_json:
-            continue
-        for removal in plan.removals:
-            verb = "put away" if enforce and not removal.path else "removed" if enforce else "would go"
-            app.out.line(f"{verb}  {removal.what}  ({removal.reason})")
-        for problem in failed:
+    # What a gateway has open is the gateway's to put away.
+    done = app.ask_gateway("sessions.cleanup", agent=agent, allAgents=not agent, enforce=True) if enforce else None
+    agents = [agent] if agent else home.agents()
+    report = done["agents"] if done else [tidy(app.config, home.store(each), enforce=enforce) for each in agents]
+    for row in () if as_json else report:
+        for removal in row["removals"]:
+            verb = "put away" if enforce and not removal["path"] else "removed" if enforce else "would go"
+            app.out.line(f"{verb}  {removal['what']}  ({removal['reason']})")
+        for problem in row["failed"]:
             app.out.warn(problem)
-        size = human_bytes(plan.bytes)
-        app.out.line(
-            f"{each}: {plan.entries} sessions, {size}; {len(plan.removals)} to go, {human_bytes(plan.freed)} free"
-        )
+        size, freed = human_bytes(row["bytes"]), human_bytes(row["freed"])
+        app.out.line(f"{row['agentId']}: {row['entries']} sessions, {size}; {len(row['removals'])} to go, {freed} free")
     if as_json:
         app.out.json(report)
     elif not enforce:

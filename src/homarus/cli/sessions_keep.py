@@ -36,11 +36,10 @@ def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: b
     """Give a session a name, by which it can be called from then on; '' takes it away."""
     home = home_of(app)
     info = home.resolve(session, agent)
-    named = home.store(info.agent_id).rename(info.key, " ".join(name))
-    said = (
-        f"{named.name} is now called “{named.title}”." if named.entry.label else f"{named.name} has no name any more."
-    )
-    app.out.answer({"key": named.name, "label": named.entry.label}, said, as_json=as_json)
+    done = app.ask_gateway("home.rename", session=info.name, label=" ".join(name))
+    label = done["label"] if done else home.store(info.agent_id).rename(info.key, " ".join(name)).entry.label
+    said = f"{info.name} is now called “{label}”." if label else f"{info.name} has no name any more."
+    app.out.answer({"key": info.name, "label": label}, said, as_json=as_json)
 
 
 @click.command()
@@ -57,11 +56,14 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
     place = home.place(session, agent)
     if place.kind is Kind.FILE and place.agent_id:
         info = home.resolve(session, agent)
-        if (pid := owner_of(place.path)) is not None:
+        # A gateway that has it open ends what runs there first.
+        done = app.ask_gateway("home.delete", session=info.name)
+        if done is None and (pid := owner_of(place.path)) is not None:
             raise Locked(f"{info.name} is open in process {pid}", pid=pid, cure="leave the chat there first")
-        put = home.store(info.agent_id).delete(info.key)
-        again = f" 'homarus sessions resume {short_id(info.entry.session_id)}' brings it back." if put else ""
-        found = {"key": info.name, "archive": str(put.path) if put else None}
+        put = None if done else home.store(info.agent_id).delete(info.key)
+        path = done["archive"] if done else str(put.path) if put else None
+        again = f" 'homarus sessions resume {short_id(info.entry.session_id)}' brings it back." if path else ""
+        found = {"key": info.name, "archive": path}
         app.out.answer(found, f"{info.name} is off the list.{again}", as_json=as_json)
         return
     if place.kind is Kind.DATABASE or not place.agent_id:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from homarus.hooks.manifest import Step
     from homarus.skills.audit import Finding
     from homarus.skills.discover import Skill
-    from homarus.skills.install import Candidate, Locked
+    from homarus.skills.install import Candidate
 
     Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
@@ -120,19 +120,11 @@ def install(app: App, source: str, anyway: bool, as_json: bool) -> int:
 
     Shows what each asks for, what is suspicious in it, and its hash. It starts in quarantine: see 'skills approve'.
     """
-    from homarus.skills.install import Locked, LockFile, candidates, fetched, put
+    from homarus.skills.install import install as put_in
 
-    lock, rows, refused = LockFile(app.paths.own_dir), [], False
-    with fetched(source) as folder:
-        for found in candidates(folder):
-            bad = bool(found.findings) and not anyway
-            refused = refused or bad
-            if not bad:
-                put(found, app.paths.state_dir / "skills")
-                lock.write(found.name, Locked(_whole_source(source), found.sha256, found.wants))
-            rows.append({**_offered(found), "installed": not bad})
-    _tell_offers(app, rows, as_json=as_json)
-    return 1 if refused else 0
+    done = put_in(source, app.paths.own_dir, app.paths.state_dir / "skills", anyway=anyway)
+    _tell_offers(app, [{**_offered(each.skill), "installed": each.installed} for each in done], as_json=as_json)
+    return 0 if all(each.installed for each in done) else 1
 
 
 @command.command("approve")
@@ -142,10 +134,10 @@ def approve(app: App, name: str, as_json: bool) -> None:
     """Take an installed skill out of quarantine, as its files are now."""
     from msgspec.structs import replace
 
-    from homarus.skills.install import LockFile, look
+    from homarus.skills.install import LockFile, installed, look
 
     lock = LockFile(app.paths.own_dir)
-    row = _installed(app, name)
+    row = installed(name, app.paths.own_dir)
     found = look(app.paths.state_dir / "skills" / name)
     lock.write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=True))
     words = f"{name} is approved as it is now ({found.sha256[:12]})"
@@ -158,26 +150,11 @@ def approve(app: App, name: str, as_json: bool) -> None:
 @with_json
 def update(app: App, name: str, force: bool, as_json: bool) -> int:
     """Fetch an installed skill again. Approval stays only if it asks for nothing more and nothing in it is suspicious."""
-    from msgspec.structs import replace
+    from homarus.skills.install import update as put_again
 
-    from homarus.skills.install import LockFile, candidates, digest, fetched, put
-
-    row, home = _installed(app, name), app.paths.state_dir / "skills"
-    if digest(home / name) != row.sha256 and not force:
-        raise HomarusError(
-            f"the files of {name} were changed here", cure="keep them, or add --force to lose the changes"
-        )
-    with fetched(row.source) as folder:
-        found = next((each for each in candidates(folder) if each.name == name), None)
-        if found is None:
-            raise HomarusError(f"{row.source} holds no skill '{name}' any more")
-        more = found.wants.beyond(row.wants)
-        same = found.sha256 == row.sha256
-        put(found, home)
-        approved = row.approved and (same or not (more or found.findings))
-        LockFile(app.paths.own_dir).write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=approved))
-        rows = [{**_offered(found), "installed": True, "changed": not same, "more": list(more), "approved": approved}]
-    _tell_offers(app, rows, as_json=as_json)
+    done = put_again(name, app.paths.own_dir, app.paths.state_dir / "skills", force=force)
+    facts = {"installed": True, "changed": done.changed, "more": list(done.more), "approved": done.approved}
+    _tell_offers(app, [{**_offered(done.skill), **facts}], as_json=as_json)
     return 0
 
 
@@ -188,9 +165,9 @@ def remove(app: App, name: str, as_json: bool) -> None:
     """Remove an installed skill."""
     import shutil
 
-    from homarus.skills.install import LockFile
+    from homarus.skills.install import LockFile, installed
 
-    _installed(app, name)
+    installed(name, app.paths.own_dir)
     shutil.rmtree(app.paths.state_dir / "skills" / name, ignore_errors=True)
     LockFile(app.paths.own_dir).write(name, None)
     app.out.json({"name": name, "removed": True}) if as_json else app.out.line(f"{name} is removed")
@@ -215,23 +192,6 @@ def audit(app: App, source: str | None, as_json: bool) -> int:
         app.out.line("no skill was installed from elsewhere")
     _tell_offers(app, rows, as_json=as_json)
     return 1 if any(row["findings"] for row in rows) else 0
-
-
-def _installed(app: App, name: str) -> Locked:
-    from homarus.skills.install import LockFile
-
-    rows = LockFile(app.paths.own_dir).read()
-    if name not in rows:
-        known = ", ".join(sorted(rows)) or "none"
-        raise HomarusError(f"no skill '{name}' was installed", cure=f"installed are: {known}")
-    return rows[name]
-
-
-def _whole_source(source: str) -> str:
-    from pathlib import Path
-
-    place, mark, part = source.partition("#")
-    return f"{Path(place).expanduser().absolute()}{mark}{part}" if Path(place).expanduser().exists() else source
 
 
 def _offered(found: Candidate) -> dict[str, Any]:

@@ -29,6 +29,7 @@ BLOCKS: dict[str, str] = {
     "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
     "logging": "homarus.gateway.settings:LogSettings",
+    "diagnostics": "homarus.gateway.telemetry:DiagnosticsSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
@@ -54,6 +55,7 @@ BLOCKS: dict[str, str] = {
     "tools.exec#patch": "homarus.tools.policy:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.web:WebSettings",
+    "tools.media": "homarus.channels.transcribe:MediaSettings",
     "tools.elevated": "homarus.tools.exec_settings:ElevatedSettings",
     "tools.sessions": "homarus.runtime.tool_backends.visibility:VisibilitySettings",
     "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
@@ -61,8 +63,20 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
     "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
     "cron": "homarus.automation.settings:CronSettings",
-    "memory.reflect": "homarus.automation.settings:ReflectSettings",
+    "memory.reflect": "homarus.automation.settings:ChoreSettings",
+    "memory.dreaming": "homarus.memory.bank.dream:Gates",
     "hooks": "homarus.automation.webhooks:HookSettings",
+    "agents.defaults#speech": "homarus.runtime.chat_settings:SpeechSettings",
+    "agents.defaults#delivery": "homarus.delivery.settings:DeliverySettings",
+    "messages": "homarus.runtime.chat_settings:MessagesSettings",
+    "session.sendPolicy": "homarus.runtime.chat_settings:SendPolicy",
+    "tools.message": "homarus.runtime.tool_backends.message:MessageSettings",
+    "channels.*#speech": "homarus.runtime.chat_settings:ChatSettings",
+    "channels.*.accounts.*#speech": "homarus.runtime.chat_settings:ChatSettings",
+    "channels.defaults": "homarus.channels.settings:ChannelDefaults",
+    "channels.*": "homarus.channels.settings:ChannelSettings",
+    "channels.*.accounts.*": "homarus.channels.settings:ChannelSettings",
+    "accessGroups.*": "homarus.channels.settings:AccessGroup",
     **{
         f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
         for account in ("", ".accounts.*")
@@ -71,6 +85,15 @@ BLOCKS: dict[str, str] = {
 }
 
 _DEFAULTS = ("agents", "defaults")
+# What stands in a table of things that people name, and is none of them.
+_NO_NAMES = frozenset({("channels", "defaults"), ("channels", "modelByChannel")})
+# Keys and checks that come from data which only their package reads, such as the manifests of chat platforms.
+MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
+CHECKS = {
+    "channels": "homarus.channels.settings:check",
+    "bindings": "homarus.sessions.routing:check",
+    "broadcast": "homarus.sessions.routing:check",
+}
 
 
 # What holds blocks, or is read by hand, and must have this shape for anything below it to count.
@@ -88,7 +111,11 @@ SHAPES: dict[str, tuple[type, str]] = {
 
 
 def load_block(name: str) -> Any:
-    module, _, attribute = BLOCKS[name].partition(":")
+    return load_named(BLOCKS[name])
+
+
+def load_named(place: str) -> Any:
+    module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -111,6 +138,8 @@ def validate(config: Config) -> list[Problem]:
             for agent in config.agents:
                 if (value := agent.get(format_path(own))) is not None:
                     _check(config, value, into, ("agents", "entries", agent.id, *own))
+    for place in dict.fromkeys(place for name, place in CHECKS.items() if config.document.get(name)):
+        load_named(place)(config)
     for found in without_effect(config.document, known_tree()):
         _name(config, found)
     for source in config.source.all() if config.source else ():
@@ -138,7 +167,8 @@ def instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPa
     elif steps[0] == "*":
         table = lookup(document, at)
         for name in table if isinstance(table, dict) else ():
-            yield from instances(document, steps[1:], (*at, name))
+            if (*at, name) not in _NO_NAMES:
+                yield from instances(document, steps[1:], (*at, name))
     else:
         yield from instances(document, steps[1:], (*at, steps[0]))
 

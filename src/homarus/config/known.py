@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from homarus.config.blocks import BLOCKS, load_block, path_of
+from homarus.config.blocks import BLOCKS, MORE_KEYS, load_block, load_named, path_of
 from homarus.config.keypath import KeyPath
 
 # Read one by one, without a class. What stands below such a key is its reader's business.
 BY_HAND = (
     "agents.defaults.cwd",
+    "agents.defaults.groupChat.mentionPatterns",
     "agents.defaults.identity",
+    "agents.defaults.imageMaxDimensionPx",
     "agents.defaults.name",
     "agents.defaults.skills",
     "agents.entries.*.agentDir",
     "agents.entries.*.default",
     "bindings",
+    "broadcast",
     "cron.sessionRetention",
+    "gateway.channelHealthCheckMinutes",
+    "gateway.channelMaxRestartsPerHour",
+    "gateway.channelStaleEventThresholdMinutes",
     "memory.citations",
+    "messages.groupChat.historyLimit",
+    "messages.groupChat.mentionPatterns",
     "plugins.slots.contextEngine",
+    "plugins.slots.memory",
     "session.agentToAgent.maxPingPongTurns",
 )
 # What programs write into the file about themselves.
@@ -46,14 +56,23 @@ TOP = frozenset({text.partition(".")[0] for text in (*BLOCKS, *BY_HAND, *NO_EFFE
 
 
 class Node(msgspec.Struct):
-    """What is known at one place. `free` means that whatever stands below belongs to the reader of this key."""
+    """What is known at one place. `free` means that whatever stands below belongs to the reader of this key.
+
+    What has a name of its own is still one of all: `like` is what is known of every one.
+    """
 
     children: dict[str, Node] = {}
     free: bool = False
     reason: str = ""
+    like: Node | None = None
 
     def child(self, key: Any) -> Node | None:
-        return self.children.get(str(key)) or self.children.get("*")
+        found = self.children.get(str(key)) or self.children.get("*")
+        return found or (self.like.child(key) if self.like else None)
+
+    @property
+    def names(self) -> set[str]:
+        return {*self.children, *(self.like.names if self.like else ())}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -73,6 +92,11 @@ def known_tree(lines: Collection[str] = BLOCKS) -> Node:
         _at(root, tuple(text.split("."))).free = True
     for text, reason in NO_EFFECT.items():
         _at(root, tuple(text.split("."))).reason = reason
+    for top, place in MORE_KEYS.items():
+        if any(name.startswith(f"{top}.") for name in lines):
+            for text in load_named(place)():
+                node = _one_of_all(root, text.split("."))
+                node.free, node.reason = True, ""
     for name in NOTES:
         _at(root, (name,)).free = True
     agents = _at(root, ("agents",))
@@ -96,11 +120,11 @@ def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool
     for key, value in document.items():
         child, where = node.child(key), (*path, key)
         if child is None:
-            meant = near(key, node.children.keys() - document.keys()) or near(key, node.children)
+            meant = near(key, node.names - document.keys()) or near(key, node.names)
             if meant or not named:
                 yield Finding(where, near=meant)
             continue
-        told = bool(child.reason) and (_holds_others(value, child) or not child.children)
+        told = bool(child.reason) and (_holds_others(value, child) or not child.names)
         if told:
             yield Finding(where, reason=child.reason)
         yield from without_effect(value, child, where, named=named or told)
@@ -127,7 +151,7 @@ def near(word: str, names: Collection[str]) -> str:
 
 def _holds_others(value: Any, node: Node) -> bool:
     """Say whether a value is more than a way to keys that are read."""
-    if node.free or not node.children or not isinstance(value, dict):
+    if node.free or not node.names or not isinstance(value, dict):
         return not node.free
     children = ((node.child(key), inner) for key, inner in value.items())
     return any(child is None or _holds_others(inner, child) for child, inner in children)
@@ -161,14 +185,27 @@ def _at(node: Node, path: KeyPath) -> Node:
     return node
 
 
+def _one_of_all(node: Node, path: list[str]) -> Node:
+    for step in path:
+        if step not in node.children:
+            like = node.like.child(step) if node.like else node.children.get("*")
+            named = Node(free=like.free, reason=like.reason, like=like) if like else Node()
+            node.children = {**node.children, step: named}
+        node = node.children[step]
+    return node
+
+
 def _grow(node: Node, into: Any, above: tuple[Any, ...] = ()) -> None:
-    for field in msgspec.structs.fields(into):
+    for field in _fields(into):
         child = _at(node, (field.encode_name,))
         # A class that holds itself is known one level deep.
         shapes = [shape for shape in _structs(field.type) if shape[0] not in (*above, into)]
         child.free = child.free or not shapes
         for shape, named in shapes:
             _grow(_at(child, ("*",)) if named else child, shape, (*above, into))
+
+
+_fields = cache(msgspec.structs.fields)
 
 
 def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:

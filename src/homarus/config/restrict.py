@@ -48,6 +48,7 @@ _TABLES = {
 _WHOLE = {("agents",), ("agents", "defaults"), ("skills",), ("hooks",), ("hooks", "internal"), *_TABLES}
 # Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are here.
 RESTRICTIVE = (
+    "accessGroups",
     "tools",
     "commands",
     "skills",
@@ -56,6 +57,7 @@ RESTRICTIVE = (
     "plugins",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
+    "session.sendPolicy",
 )
 _CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
 # Keys of an agent that restrict it.

@@ -21,6 +21,15 @@ _MAX_KEYS = 100
 _OPENERS, _FEW = "-?[{", 300
 
 _KEY = late(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
+# A line that means the same to everyone: a key with nothing, with words in double quotes, a list of those, or plain words.
+_PLAIN_LINE = late(
+    r"((?:  )*)([A-Za-z][\w-]*):(?: (?:"
+    r"\"([^\"\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff]*)\"|"
+    r"\[(\"[\w./-]+\"(?:, \"[\w./-]+\")*)\]|"
+    r"([A-Za-z](?:(?:[A-Za-z0-9 ,.'()/-]|:(?! ))*[A-Za-z0-9.)])?))?)?"
+)
+_SWITCHES = {"true": True, "false": False}
+_SPECIAL = frozenset({"true", "false", "yes", "no", "on", "off", "null"})
 _ANY_KEY = late(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
 
 
@@ -72,6 +81,8 @@ def parse(header: str) -> Header:
     """Return the block's values as YAML has them; where it is not clean YAML, each key is read alone."""
     if len(header) > MAX_HEADER_CHARS:
         return Header(_by_key(header[:MAX_HEADER_CHARS]), f"the header is longer than {MAX_HEADER_CHARS} characters")
+    if (simple := _simple(header)) is not None:
+        return Header(simple)
     try:
         values = _yaml(header)
     except Exception as problem:  # noqa: BLE001 - on hostile text the YAML library raises nearly anything
@@ -107,6 +118,33 @@ def _plain(value: Any, depth: int, seen: list[int]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, depth + 1, seen) for item in value]
     return str(value)
+
+
+def _simple(header: str) -> dict[str, Any] | None:
+    """Read a block of plain lines without the YAML library, which takes longer to load than a thousand of them to read.
+
+    None where a single line is anything else.
+    """
+    levels: list[dict[str, Any]] = [{}]
+    opened = ""  # the key above, if it has no value yet
+    for line in header.removesuffix("\n").split("\n"):
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None or (level := len(match[1]) // 2) > len(levels) - (not opened):
+            return None
+        if opened and level == len(levels):
+            levels[-1][opened] = {}
+            levels.append(levels[-1][opened])
+        del levels[level + 1 :]
+        key, quoted, listed, word = match.groups()[1:]
+        special = word is not None and word.lower() in _SPECIAL and word not in _SWITCHES
+        if special or key in levels[level] or key.lower() in _SPECIAL:
+            return None
+        if listed:
+            levels[level][key] = listed[1:-1].split('", "')
+        else:
+            levels[level][key] = quoted if quoted is not None else _SWITCHES.get(word or "", word)
+        opened = key if levels[level][key] is None else ""
+    return levels[0]
 
 
 def _yaml(header: str) -> Any:

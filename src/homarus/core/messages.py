@@ -221,6 +221,8 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
     media: tuple[str, ...] = ()
     as_voice: bool = False
     silent: bool = False
+    # Things to tap below it, label and what comes back as the `command` of a message; left out where there are no buttons.
+    buttons: tuple[tuple[str, str], ...] = ()
 
 
 def join_text(parts: tuple[Part, ...]) -> str:

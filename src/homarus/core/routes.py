@@ -171,6 +171,12 @@ class SessionKey(Struct, frozen=True):
         return replace(self.base, topic=_opaque(str(topic)).lower())
 
 
+# What is said here is heard by whoever listens to the session: no channel brings it anywhere.
+AT_HOME = frozenset(
+    {"", "terminal", "webchat", "cron", "heartbeat", "hook", "boot", "session", "subagent", "system", "acp", "mcp"}
+)
+
+
 class Route(Struct, frozen=True):
     """Where a message came from and where its answer goes. The model never chooses it."""
 
@@ -180,6 +186,13 @@ class Route(Struct, frozen=True):
     account: str = DEFAULT_ACCOUNT
     to: str = ""
     thread: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str, str] | None:
+        """Return the chat that the answer must be sent to; None where those who listen to the session have it."""
+        if self.channel in AT_HOME or not self.to:
+            return None
+        return self.channel, self.account, self.to, self.thread
 
 
 def _parse_rest(agent: str, rest: str, main_key: str) -> SessionKey:
@@ -274,6 +287,20 @@ def direct_session(
         account=_word(normalize_account_id(account)) if scope is DmScope.PER_ACCOUNT_CHANNEL_PEER else "",
         peer=peer,
     )
+
+
+def policy_session(key: SessionKey, route: Route, chat_type: str) -> SessionKey:
+    """Return the key by which rules for tools and sandboxes are chosen.
+
+    Whoever writes from a chat platform into the main session shares its history, and is not at the machine for that.
+    """
+    if not key.is_main or route.place is None:
+        return key
+    if chat_type == SessionKind.DIRECT:
+        scope = DmScope.PER_ACCOUNT_CHANNEL_PEER
+        return direct_session(key.agent_id, route.channel, route.to, account=route.account, scope=scope)
+    kind = SessionKind(chat_type) if chat_type in _SHARED else SessionKind.GROUP
+    return chat_session(key.agent_id, route.channel, kind, route.to)
 
 
 def chat_session(agent_id: str, channel: str, kind: SessionKind, peer: str) -> SessionKey:

@@ -14,8 +14,10 @@ class Place(Struct, frozen=True, rename="camel"):
     limit: int = 4000
     unit: Literal["characters", "utf16", "bytes"] = "characters"
     lines: int = 0
+    # Whether a long paragraph begins in the message before it (`length`) or in one of its own (`newline`).
+    chunk_mode: Literal["length", "newline"] = "length"
     caption: int = 1024
-    # The module of `delivery.format` that turns Markdown into what the platform reads.
+    # The name in `delivery.format.dialects` of what the platform reads.
     dialect: str = "plain"
     tables: Literal["code", "bullets", "off"] = "bullets"
     edit: bool = False

@@ -7,7 +7,7 @@ of `sanitize.shape`, with one exception: reasoning whose opening tag was lost ha
 from __future__ import annotations
 
 from homarus.core.patterns import late
-from homarus.delivery.markup import Scanner
+from homarus.delivery.markup import Directives, Scanner
 from homarus.delivery.sanitize import (
     AFTER,
     BEFORE,
@@ -47,6 +47,11 @@ class StreamFilter:
     @property
     def raw(self) -> str:
         return self._raw
+
+    @property
+    def directives(self) -> Directives:
+        """Return what the text has asked for so far."""
+        return self._scanner.directives
 
     def feed(self, delta: str) -> str:
         """Take more text and return what can be shown of it now."""

@@ -10,6 +10,7 @@ import secrets
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.text import single_line
@@ -29,6 +30,7 @@ SECRET, DEVICE, CODE = "secret", "device", "code"
 
 
 INVITED = "bootstrap"
+ROLES = ("operator", "node")
 
 
 class ClientInfo(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -81,12 +83,21 @@ class Challenge(Struct, frozen=True):
     ts: int
 
 
+class Issued(Struct, frozen=True, rename="camel"):
+    device_token: str
+    role: str
+    scopes: tuple[str, ...]
+    issued_at_ms: int
+
+
 class Admission(Struct, frozen=True):
     principal: Principal
     # A token that the device just got; shown once.
     device_token: str = ""
     # Somebody now waits for the owner's approval.
     asked: Pending | None = None
+    # Tokens for other roles of the same device.
+    tokens: tuple[Issued, ...] = ()
 
 
 class _Credential(Struct, frozen=True):
@@ -110,15 +121,20 @@ class Door:
         """Return who a socket belongs to. Raises Refused."""
         settings = self.live.settings
         _check_way(peer)
-        if hello.role != "operator":
+        if hello.role not in ROLES:
             raise Refused("invalid role")
         if (hello.client.id in _PAGES and not peer.origin and not peer.local) or (peer.origin and not peer.same_origin):
             raise Refused("origin not allowed", details={"code": "CONTROL_UI_ORIGIN_NOT_ALLOWED"})
-        if peer.local:
+        if hello.role == "node" and (hello.device is None or peer.origin):
+            details = {"code": "DEVICE_IDENTITY_REQUIRED"}
+            raise Refused("a node needs a device identity, and is no page", Code.NOT_PAIRED, details=details)
+        if peer.local and hello.role == "operator":
             return Admission(Principal(implied(hello.scopes) if hello.scopes else ALL, "local"))
         if hello.device is not None:
             _check_device(hello, hello.device, challenge)
-        credential = await self._credential(peer, hello.auth, hello.device, settings)
+        credential = await self._credential(peer, hello.auth, hello.device, settings, hello.role)
+        if hello.role == "node" and hello.device is not None:
+            return self._node(peer, hello, hello.device, credential)
         if hello.device is None:
             return self._without_device(peer, hello, credential)
         return self._with_device(peer, hello, hello.device, credential)
@@ -132,7 +148,7 @@ class Door:
             return Principal(ALL, "local")
         word, _, token = authorization.partition(" ")
         offer = Offer(token=token.strip() if word.lower() == "bearer" else "")
-        found = await self._credential(peer, offer, None, self.live.settings)
+        found = await self._credential(peer, offer, None, self.live.settings, "operator")
         capped = peer.headers.get("x-openclaw-scopes") if found.user else None
         allowed = found.allowed if capped is None else narrowed(capped.replace(",", " ").split(), found.allowed)
         return Principal(allowed, found.method, user=found.user, proof=found.proof)
@@ -142,15 +158,17 @@ class Door:
         if principal.method == "local":
             return True
         if principal.method == "device-token":
-            device = self.devices.get(principal.device_id)
+            device = self.devices.get(principal.device_id, principal.role)
             return device is not None and device.token is not None and device.token.digest == principal.proof
+        if principal.role == "node" and self.devices.get(principal.device_id, "node") is None:
+            return False
         if principal.method == "trusted-proxy":
             return self.live.settings.auth.mode == "trusted-proxy"
         secret = await self.live.secret()
         return bool(secret) and secrets.compare_digest(digest(secret), principal.proof)
 
     async def _credential(
-        self, peer: Peer, offer: Offer, device: Proof | None, settings: GatewaySettings
+        self, peer: Peer, offer: Offer, device: Proof | None, settings: GatewaySettings, role: str
     ) -> _Credential:
         """Check everything that was offered. The limit stands around all of it, whatever else is offered beside."""
         auth, rules = settings.auth, settings.auth.rate_limit
@@ -168,7 +186,7 @@ class Door:
             return _Credential(method, digest(secret), implied(auth.secret_scopes))
         tokens = [text for text in (offer.device_token, offer.token) if text] if device is not None else []
         for token in tokens:
-            found = self.devices.by_token(device.id, token) if device is not None else None
+            found = self.devices.by_token(device.id, token, role) if device is not None else None
             if found is not None and found.token is not None:
                 self.failures.forgive(peer.name, DEVICE)
                 return _Credential("device-token", found.token.digest, narrowed(found.token.scopes, found.scopes))
@@ -214,6 +232,31 @@ class Door:
                 )
         principal = Principal(granted, credential.method, proof.id, credential.user, credential.proof)
         return Admission(principal, token, asked)
+
+    def _node(self, peer: Peer, hello: Hello, proof: Proof, credential: _Credential) -> Admission:
+        """Let a node in that the owner approved as one; no secret and no address does that by itself.
+
+        It has no scopes: what it may offer, and when it is asked for it, is decided in `nodes`.
+        """
+        device, token = self.devices.get(proof.id, "node"), ""
+        more: tuple[Issued, ...] = ()
+        if device is None and credential.method == INVITED:
+            device, token = self.devices.pair(_wish(peer, hello, proof, "setup-code"), frozenset(), "setup-code")
+            # An invited phone is also its owner's client; a device that is one already stays what it is.
+            if self.devices.get(proof.id) is None:
+                client = replace(_wish(peer, hello, proof, "setup-code"), role="operator")
+                made, own = self.devices.pair(client, credential.allowed, "setup-code")
+                more = (Issued(own, "operator", made.scopes, made.created_at_ms),)
+        if device is None:
+            known = self.devices.get(proof.id) is not None
+            raise _not_paired(self.devices.ask(_wish(peer, hello, proof, "role-upgrade" if known else "not-paired")))
+        self.devices.seen(device)
+        if device.token is None:
+            device, token = self.devices.rotate(proof.id, None, Principal(ALL, "", proof.id), "node")
+        assert device.token is not None
+        invited = credential.method == INVITED
+        method, held = ("device-token", device.token.digest) if invited else (credential.method, credential.proof)
+        return Admission(Principal(frozenset(), method, proof.id, proof=held, role="node"), token, tokens=more)
 
     def _invited(self, peer: Peer, hello: Hello, proof: Proof, credential: _Credential) -> Admission:
         """Pair a device that brought an invitation; from then on it is known by its own token."""
@@ -275,6 +318,7 @@ def _wish(peer: Peer, hello: Hello, proof: Proof, reason: str) -> Pending:
         client_id=single_line(client.id, 40),
         client_mode=single_line(client.mode, 20),
         remote_ip=peer.address,
+        role=hello.role,
     )
 
 
@@ -285,6 +329,7 @@ def _not_paired(wish: Pending) -> Refused:
         "requestId": wish.request_id,
         "deviceId": wish.device_id,
         "requestedScopes": list(wish.scopes),
+        "requestedRole": wish.role,
         "remediationHint": f"on the gateway's machine: homarus devices approve {wish.request_id}",
     }
     return Refused("pairing required: the owner must approve this device", Code.NOT_PAIRED, details=details)

@@ -109,6 +109,8 @@ class Connection:
         self.principal = Principal(frozenset(), "")
         self.client = ClientInfo(id="")
         self.caps: frozenset[str] = frozenset()
+        # What a node says that it can do.
+        self.commands: frozenset[str] = frozenset()
         # Sessions of which this client wants every message, and whether it wants to know of changes in the list.
         self.messages_of: set[str] = set()
         self.wants_sessions = False
@@ -130,6 +132,10 @@ class Connection:
         self._seq += 1
         self._out.put(event_frame(head, self._seq, version))
 
+    def tell_apart(self, name: str, payload: Any) -> None:
+        """Send an event to this client alone; it is not numbered."""
+        self._out.put(event_frame(event_head(name, payload)))
+
     def answer(self, frame: bytes) -> None:
         self._out.put(frame)
 
@@ -148,6 +154,8 @@ class Connection:
             return
         raise_limit()
         self.gateway.hub.join(self)
+        if self.principal.role == "node":
+            self.leaving.append(self.gateway.nodes.join(self))
         try:
             while (data := await self._frame()) is not None and not self._out.closed:
                 await self._take(data)
@@ -205,7 +213,8 @@ class Connection:
             }
             raise Refused("protocol mismatch", details=details, close=Close.PROTOCOL)
         admission = await self.gateway.door.admit(self.peer, hello, challenge)
-        self.principal, self.client, self.caps = admission.principal, hello.client, frozenset(hello.caps)
+        self.principal, self.client = admission.principal, hello.client
+        self.caps, self.commands = frozenset(hello.caps), frozenset(hello.commands)
         self.gateway.ledger.note("connected", address=self.peer.address, client=hello.client.id, **who(self.principal))
         self.answer(response(request.id, await self.gateway.hello(self, admission)))
         if admission.asked is not None:
@@ -228,7 +237,7 @@ class Connection:
             if not await self.gateway.door.still_holds(self.principal):
                 self.close(Close.POLICY, "credential changed")
                 return
-            call = Call(self.gateway, self.principal, request.method, self, request.id)
+            call = Call(self.gateway, self.principal, request.method, self, request.id, request.traceparent)
             self.answer(response(request.id, await dispatch(call, request.params)))
         except Refused as refused:
             if refused.code is Code.FORBIDDEN:

@@ -47,6 +47,10 @@ class Device(Struct, frozen=True, rename="camel", omit_defaults=True):
     client_mode: str = ""
     role: str = "operator"
     token: Token | None = None
+    # What the owner lets a node offer; see `nodes`.
+    caps: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    surface_at_ms: int = 0
 
 
 class Pending(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -66,9 +70,28 @@ class Pending(Struct, frozen=True, rename="camel", omit_defaults=True):
     remote_ip: str = ""
 
 
+class Surface(Struct, frozen=True, rename="camel"):
+    """What a node that is paired wants to offer from now on."""
+
+    request_id: str
+    node_id: str
+    caps: tuple[str, ...]
+    commands: tuple[str, ...]
+    ts: int
+    display_name: str = ""
+    platform: str = ""
+
+
 class Book(Struct, rename="camel"):
+    """One device may be paired twice: as somebody's client, and as a node that does what it is told."""
+
     paired: dict[str, Device] = {}
     pending: dict[str, Pending] = {}
+    nodes: dict[str, Device] = {}
+    surfaces: dict[str, Surface] = {}
+
+    def of(self, role: str) -> dict[str, Device]:
+        return self.nodes if role == "node" else self.paired
 
 
 class Proof(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -143,12 +166,12 @@ class Devices:
         try:
             book = msgspec.json.decode(self._bytes(), type=Book)
         except FileNotFoundError:
-            return Book({}, {})
+            return Book({}, {}, {}, {})
         except msgspec.DecodeError:
             move_aside(self._path, "damaged", self._clock.now())
-            return Book({}, {})
+            return Book({}, {}, {}, {})
         fresh = {key: each for key, each in book.pending.items() if self.now - each.ts < PENDING_MS}
-        return Book(book.paired, fresh)
+        return Book(book.paired, fresh, book.nodes, book.surfaces)
 
     def _bytes(self) -> bytes:
         found = self._path.stat()
@@ -157,12 +180,12 @@ class Devices:
             self._kept = (stamp, self._path.read_bytes())
         return self._kept[1]
 
-    def get(self, device_id: str) -> Device | None:
-        return self.read().paired.get(device_id)
+    def get(self, device_id: str, role: str = "operator") -> Device | None:
+        return self.read().of(role).get(device_id)
 
-    def by_token(self, device_id: str, token: str) -> Device | None:
+    def by_token(self, device_id: str, token: str, role: str = "operator") -> Device | None:
         """Return the device whose token this is."""
-        device = self.get(device_id)
+        device = self.get(device_id, role)
         if device is None or device.token is None:
             return None
         return device if secrets.compare_digest(device.token.digest, digest(token)) else None
@@ -170,23 +193,23 @@ class Devices:
     def pair(self, wish: Pending, scopes: frozenset[str], via: str) -> tuple[Device, str]:
         """Let a device in with these scopes and return it with its token, which nobody sees a second time."""
         token = secrets.token_urlsafe(32)
-        with self._changing() as book:
+        with self.changing() as book:
             given = tuple(sorted(scopes))
             device = self._paired(book, wish, given, via)
-            return self._keep(book, replace(device, token=Token(digest(token), given, self.now))), token
+            return self.keep(book, replace(device, token=Token(digest(token), given, self.now))), token
 
     def _paired(self, book: Book, wish: Pending, given: tuple[str, ...], via: str) -> Device:
-        if len(book.paired) >= MAX_PAIRED and wish.device_id not in book.paired:
+        if len(book.of(wish.role)) >= MAX_PAIRED and wish.device_id not in book.of(wish.role):
             raise Refused(f"{MAX_PAIRED} devices are paired; remove one first", Code.UNAVAILABLE)
-        book.pending = {key: each for key, each in book.pending.items() if each.device_id != wish.device_id}
+        book.pending = {key: each for key, each in book.pending.items() if not _same(each, wish)}
         same = ("device_id", "public_key", "display_name", "platform", "client_id", "client_mode", "role")
         facts = {name: getattr(wish, name) for name in same}
         return Device(**facts, scopes=given, approved_via=via, created_at_ms=self.now, last_seen_at_ms=self.now)
 
     def ask(self, wish: Pending) -> Pending:
         """Note that a device wants in; one request for each device, the oldest go when there are too many."""
-        with self._changing() as book:
-            old = next((each for each in book.pending.values() if each.device_id == wish.device_id), None)
+        with self.changing() as book:
+            old = next((each for each in book.pending.values() if _same(each, wish)), None)
             if old is not None and set(old.scopes) == set(wish.scopes):
                 return old
             if old is not None:
@@ -195,59 +218,68 @@ class Devices:
                 del book.pending[min(book.pending.values(), key=lambda each: each.ts).request_id]
             wish = replace(wish, request_id=self._ids.uuid(), ts=self.now)
             book.pending[wish.request_id] = wish
-            self._write(book)
+            self.write(book)
             return wish
 
     def approve(self, request_id: str, by: Principal) -> Device:
         """Let in whoever waits; nobody can grant what they do not hold. A token that the device has goes on, with the new scopes."""
-        with self._changing() as book:
+        with self.changing() as book:
             wish = _waiting(book, request_id)
+            if wish.role != "operator" and not by.may(ADMIN):
+                raise _missing(ADMIN)
             given = narrowed(wish.scopes, by.scopes)
             if missing := sorted(implied(wish.scopes) - given):
                 raise _missing(*missing)
-            old, scopes = book.paired.get(wish.device_id), tuple(sorted(given))
+            old, scopes = book.of(wish.role).get(wish.device_id), tuple(sorted(given))
             token = replace(old.token, scopes=scopes) if old and old.token else None
-            return self._keep(book, replace(self._paired(book, wish, scopes, "owner"), token=token))
+            return self.keep(book, replace(self._paired(book, wish, scopes, "owner"), token=token))
 
     def reject(self, request_id: str) -> Pending:
-        with self._changing() as book:
+        with self.changing() as book:
             wish = _waiting(book, request_id)
             del book.pending[request_id]
-            self._write(book)
+            self.write(book)
             return wish
 
-    def remove(self, device_id: str, by: Principal) -> Device:
-        with self._changing() as book:
-            device = _own(book, device_id, by)
-            del book.paired[device_id]
-            self._write(book)
+    def remove(self, device_id: str, by: Principal, role: str = "") -> Device:
+        """Forget a device in one role, or altogether."""
+        with self.changing() as book:
+            device = _own(book, device_id, by, role)
+            for each in [role] if role else ["operator", "node"]:
+                book.of(each).pop(device_id, None)
+            if role != "operator":
+                book.surfaces = {key: each for key, each in book.surfaces.items() if each.node_id != device_id}
+            self.write(book)
             return device
 
-    def rename(self, device_id: str, name: str, by: Principal) -> Device:
-        with self._changing() as book:
-            return self._keep(book, replace(_own(book, device_id, by), display_name=single_line(name, 80)))
+    def rename(self, device_id: str, name: str, by: Principal, role: str = "") -> Device:
+        with self.changing() as book:
+            device = replace(_own(book, device_id, by, role), display_name=single_line(name, 80))
+            return self.keep(book, device)
 
-    def rotate(self, device_id: str, scopes: tuple[str, ...] | None, by: Principal) -> tuple[Device, str]:
+    def rotate(
+        self, device_id: str, scopes: tuple[str, ...] | None, by: Principal, role: str = "operator"
+    ) -> tuple[Device, str]:
         """Give a device a new token: no more than it was approved for, and no more than the caller holds."""
         token = secrets.token_urlsafe(32)
-        with self._changing() as book:
-            device = _own(book, device_id, by)
+        with self.changing() as book:
+            device = _own(book, device_id, by, role)
             given = narrowed(narrowed(device.scopes if scopes is None else scopes, device.scopes), by.scopes)
             made = Token(digest(token), tuple(sorted(given)), self.now)
-            return self._keep(book, replace(device, token=made)), token
+            return self.keep(book, replace(device, token=made)), token
 
-    def revoke(self, device_id: str, by: Principal) -> Device:
-        with self._changing() as book:
-            return self._keep(book, replace(_own(book, device_id, by), token=None))
+    def revoke(self, device_id: str, by: Principal, role: str = "operator") -> Device:
+        with self.changing() as book:
+            return self.keep(book, replace(_own(book, device_id, by, role), token=None))
 
     def seen(self, device: Device) -> None:
         if self.now - device.last_seen_at_ms > SEEN_MS:
-            with self._changing() as book:
-                if device.device_id in book.paired:
-                    self._keep(book, replace(book.paired[device.device_id], last_seen_at_ms=self.now))
+            with self.changing() as book:
+                if device.device_id in book.of(device.role):
+                    self.keep(book, replace(book.of(device.role)[device.device_id], last_seen_at_ms=self.now))
 
     @contextmanager
-    def _changing(self) -> Iterator[Book]:
+    def changing(self) -> Iterator[Book]:
         ensure_dir(self._path.parent)
         lock = self._path.with_name(f"{self._path.name}.lock")
         held = OwnerLock.acquire(lock, purpose="devices", now=self._clock.now(), wait=PATIENCE)
@@ -256,12 +288,12 @@ class Devices:
         finally:
             held.release()
 
-    def _keep(self, book: Book, device: Device) -> Device:
-        book.paired[device.device_id] = device
-        self._write(book)
+    def keep(self, book: Book, device: Device) -> Device:
+        book.of(device.role)[device.device_id] = device
+        self.write(book)
         return device
 
-    def _write(self, book: Book) -> None:
+    def write(self, book: Book) -> None:
         write_atomic(self._path, msgspec.json.format(msgspec.json.encode(book)))
 
 
@@ -272,9 +304,13 @@ def _waiting(book: Book, request_id: str) -> Pending:
     return wish
 
 
-def _own(book: Book, device_id: str, by: Principal) -> Device:
+def _same(one: Pending, other: Pending) -> bool:
+    return (one.device_id, one.role) == (other.device_id, other.role)
+
+
+def _own(book: Book, device_id: str, by: Principal, role: str = "") -> Device:
     """Return a device that the caller may change: any for an administrator, else the caller's own."""
-    device = book.paired.get(device_id)
+    device = book.of(role or "operator").get(device_id) or (None if role else book.nodes.get(device_id))
     if device is None:
         raise Refused(f"no device {single_line(device_id, 80)} is paired")
     if not by.may(ADMIN) and device_id != by.device_id:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 COALESCE_SECONDS = 0.075
 MAX_RESULT = 20_000
+# After these, what was shown of a session is not what it holds.
+_TURNED = frozenset({"rewind", "reset", "new", "delete", "branch"})
 
 
 class Stream:
@@ -132,6 +134,8 @@ class Feed:
 
     def changed(self, session: SessionKey, reason: str) -> None:
         """Tell those who keep a list of sessions that one of them is another now."""
+        if reason in _TURNED:
+            self._gateway.page_feed.tell(session, "reset")
         if any(each.wants_sessions for each in self._gateway.hub.connections.values()):
             facts = {"sessionKey": str(session), "agentId": session.agent_id, "reason": reason}
             row = row_of(self._gateway, session)

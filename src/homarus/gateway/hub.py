@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
 # What a client can fetch again: dropped while it reads too slowly.
-_FETCHABLE = frozenset({"agent", "chat", "presence", "session.message", "session.tool", "sessions.changed", "health"})
+_FETCHABLE = frozenset(
+    {"agent", "chat", "presence", "session.message", "session.tool", "sessions.changed", "health", "page.event"}
+)
 
 
 PRESENCE_SECONDS = 0.2
+_DEAF = frozenset({"cli", "probe", "backend", "node"})  # kinds of clients that show nobody who is here
 MAX_PRESENT = 200  # clients in a list of who is here; the newest
 
 
@@ -48,7 +51,7 @@ class Hub:
 
     def _tell_presence(self) -> None:
         self._timer = None
-        listeners = [each for each in self.connections.values() if each.client.mode not in {"cli", "probe", "backend"}]
+        listeners = [each for each in self.connections.values() if each.client.mode not in _DEAF]
         if listeners:
             head = event_head("presence", {"presence": self.presence()})
             for connection in listeners:

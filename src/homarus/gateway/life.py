@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from homarus.config.keypath import format_path, parse_path
+from homarus.config.keypath import KeyPath, format_path, parse_path
 from homarus.config.load import load_config
 from homarus.config.reload import plan_reload
 from homarus.config.view import Config
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 DRAIN_SECONDS = 300.0
+SEND_SECONDS = 10.0  # for what was said and is not sent yet; it is durable in any case
 # What every turn or request reads anew; a change anywhere else takes a fresh start, which waits until nothing runs.
 _LIVE = """
 $schema meta wizard session messages gateway.reload gateway.remote gateway.auth gateway.http gateway.tools gateway.controlUi
 gateway.trustedProxies tools.allow tools.deny tools.alsoAllow tools.profile tools.byProvider tools.exec tools.elevated
 tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.defaults.thinkingDefault
-agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning
+agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning channels bindings broadcast accessGroups
+commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.defaults.humanDelay
+agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
 """
 
 
@@ -73,6 +76,7 @@ class Life:
             home.config.adopt(fresh)
             home.override(home.overrides)
             _log.info("took over %s", ", ".join(names))
+            self._gateway.spawn(self._gateway.switchboard.reload())
         elif kind == "restart":
             _log.info("starting anew for %s", ", ".join(names))
             self.restart()
@@ -106,6 +110,8 @@ class Life:
         while self._gateway.runtime.lanes.busy and waited < DRAIN_SECONDS and not self._hurry.is_set():
             await self._clock.sleep(step)
             waited += step
+        if not self._hurry.is_set():
+            await self._gateway.switchboard.drain(SEND_SECONDS)
 
 
 def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
@@ -114,6 +120,31 @@ def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
     names = [format_path(change.path) for change in changes]
     if not changes:
         return "none", []
-    prefixes = [parse_path(path) for path in _LIVE.split()]
-    live = all(any(change.path[: len(path)] == path for path in prefixes) for change in changes)
+    prefixes = [*(parse_path(path) for path in _LIVE.split()), *_read_by_nobody()]
+    live = all(_agent_lives(change.path, old, new) or _begins(change.path, prefixes) for change in changes)
     return ("hot" if live else "restart"), names
+
+
+def _begins(path: KeyPath, prefixes: list[KeyPath]) -> bool:
+    return any(path[: len(each)] == each for each in prefixes)
+
+
+def _read_by_nobody() -> list[KeyPath]:
+    from homarus.config.known import NO_EFFECT
+
+    return [parse_path(path) for path in NO_EFFECT]
+
+
+def _agent_lives(path: KeyPath, old: Config, new: Config) -> bool:
+    """Say whether a change of one agent counts with its next turn: one that comes or goes, and what is read anew of one that stays."""
+    if path[:2] != ("agents", "entries") or len(path) < 3 or path[3:4] == ("heartbeat",):
+        return False
+    before, after = ({agent.id for agent in config.agents} for config in (old, new))
+    if old.default_agent.id != new.default_agent.id:
+        return False
+    return (path[2] in before) != (path[2] in after) or path[3:4] in [
+        ("model",),
+        ("identity",),
+        ("name",),
+        ("default",),
+    ]

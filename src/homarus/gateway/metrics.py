@@ -70,6 +70,18 @@ class Metrics:
             ("gauge", "resident_memory_max_bytes", (), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale),
             ("counter", "connections_refused_total", (), self.refused),
         ]
+        board = gateway.switchboard
+        rows += [
+            ("gauge", "outbox_waiting", (), len(board.outbox.pending())),
+            ("gauge", "intake_waiting", (), board.intake.waiting),
+        ]
+        for each in board.status():
+            account = (("channel", each.channel), ("account", each.account_id))
+            rows.append(("gauge", "channel_connected", account, int(each.connected)))
+        for channel, count in board.counts.received.items():
+            rows.append(("counter", "message_received_total", (("channel", channel),), count))
+        for (channel, outcome), count in board.counts.settled.items():
+            rows.append(("counter", "message_delivery_total", (("channel", channel), ("outcome", outcome)), count))
         rows += [("counter", name, key, value) for name, found in self._counts.items() for key, value in found.items()]
         lines, typed = [], set[str]()
         for kind, name, labels, value in rows:

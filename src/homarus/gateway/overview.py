@@ -8,12 +8,14 @@ from homarus.automation.heartbeat import beating, prompt_for
 from homarus.automation.settings import HeartbeatSettings
 from homarus.core.routes import main_session
 from homarus.gateway.methods import table
+from homarus.gateway.methods.channels import status_of
 from homarus.gateway.protocol import MAX_BUFFERED, MAX_PAYLOAD, PROTOCOL, TICK_SECONDS
 from homarus.gateway.scopes import ADMIN, EVENTS
 
 if TYPE_CHECKING:
     from homarus.gateway.auth import Admission
     from homarus.gateway.connection import Connection
+    from homarus.gateway.scopes import Principal
     from homarus.gateway.server import Gateway
 
 RECENT = 5
@@ -24,12 +26,14 @@ async def hello(gateway: Gateway, connection: Connection, admission: Admission) 
     auth: dict[str, Any] = {"role": principal.role, "scopes": sorted(principal.scopes), "method": principal.method}
     if admission.device_token:
         auth |= {"deviceToken": admission.device_token, "issuedAtMs": gateway.now_ms}
+    if admission.tokens:
+        auth["deviceTokens"] = admission.tokens
     return {
         "type": "hello-ok",
         "protocol": PROTOCOL,
         "server": {"version": gateway.version, "connId": connection.id},
         "features": {"methods": sorted(table()), "events": sorted(EVENTS)},
-        "snapshot": await _snapshot(gateway, admin=principal.may(ADMIN)),
+        "snapshot": await _snapshot(gateway, principal),
         "auth": auth,
         "policy": {
             "maxPayload": MAX_PAYLOAD,
@@ -39,8 +43,11 @@ async def hello(gateway: Gateway, connection: Connection, admission: Admission) 
     }
 
 
-async def _snapshot(gateway: Gateway, *, admin: bool) -> dict[str, Any]:
+async def _snapshot(gateway: Gateway, principal: Principal) -> dict[str, Any]:
     home = gateway.client.home
+    if principal.role == "node":  # it does what it is told, and need not know whom it serves
+        version = dict(gateway.hub.version)
+        return {"presence": [], "health": {"ok": True}, "stateVersion": version, "uptimeMs": gateway.uptime_ms}
     agent = home.config.default_agent
     key = gateway.client.resolve("", "main")
     defaults = {
@@ -57,7 +64,7 @@ async def _snapshot(gateway: Gateway, *, admin: bool) -> dict[str, Any]:
         "uptimeMs": gateway.uptime_ms,
         "sessionDefaults": defaults,
     }
-    if admin:
+    if principal.may(ADMIN):
         paths = home.config.paths
         found |= {"configPath": str(paths.config_path), "stateDir": str(paths.state_dir)}
         found["authMode"] = gateway.live.settings.auth.mode
@@ -100,13 +107,12 @@ async def health(gateway: Gateway) -> dict[str, Any]:
         }
         agents.append({**facts, "sessions": sessions})
     main = next(each for each in agents if each["isDefault"])
+    channels = await status_of(gateway.switchboard)
     return {
         "ok": True,
         "ts": gateway.now_ms,
         "durationMs": round((gateway.clock.monotonic() - began) * 1000),
-        "channels": {},
-        "channelOrder": [],
-        "channelLabels": {},
+        **{name: channels[name] for name in ("channels", "channelOrder", "channelLabels")},
         "heartbeatSeconds": round((main["heartbeat"]["everyMs"] or 0) / 1000),
         "defaultAgentId": main["agentId"],
         "agents": agents,

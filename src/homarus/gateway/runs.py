@@ -32,6 +32,8 @@ class Run(Struct, gc=False):
     text: str = ""
     result: dict[str, Any] | None = None
     done: asyncio.Event | None = None
+    # The W3C trace that the request belongs to, as it came.
+    trace: str = ""
 
     @property
     def ended(self) -> bool:
@@ -56,8 +58,8 @@ class Runs:
     def get(self, ident: str) -> Run | None:
         return self._runs.get(ident)
 
-    def begin(self, ident: str, session: SessionKey, now_ms: int) -> Run:
-        run = Run(ident, session, now_ms, f"{CHANNEL}:default:{ident}")
+    def begin(self, ident: str, session: SessionKey, now_ms: int, trace: str = "") -> Run:
+        run = Run(ident, session, now_ms, f"{CHANNEL}:default:{ident}", trace=trace)
         self._runs[ident] = run
         self._open.setdefault(session, []).append(run)
         while len(self._runs) > KEPT:

@@ -11,6 +11,8 @@ from homarus.gateway.protocol import Code, Refused
 READ, WRITE, ADMIN = "operator.read", "operator.write", "operator.admin"
 APPROVALS, QUESTIONS, PAIRING = "operator.approvals", "operator.questions", "operator.pairing"
 TALK, TALK_SECRETS, SESSIONS_WRITE = "operator.talk", "operator.talk.secrets", "operator.sessions.write"
+# Not a scope that anybody is granted: what a connected node has, and nobody else.
+NODE = "node"
 ALL = frozenset({READ, WRITE, ADMIN, APPROVALS, QUESTIONS, PAIRING, TALK, TALK_SECRETS, SESSIONS_WRITE})
 _HINT = "approve this device with 'homarus devices approve', or let gateway.auth.secretScopes give more"
 _IMPLIES = {ADMIN: ALL, WRITE: frozenset({READ, TALK, SESSIONS_WRITE})}
@@ -19,9 +21,12 @@ _IMPLIES = {ADMIN: ALL, WRITE: frozenset({READ, TALK, SESSIONS_WRITE})}
 EVENTS: dict[str, str] = {
     **dict.fromkeys(("tick", "presence", "heartbeat", "health", "shutdown"), ""),
     **dict.fromkeys(("agent", "chat", "session.message", "session.tool", "sessions.changed", "cron", "task"), READ),
+    "page.event": READ,
     **dict.fromkeys(("config.changed", "skills.changed", "chat.metadata.changed", "models.snapshot"), READ),
     **dict.fromkeys(("exec.approval.requested", "exec.approval.resolved"), APPROVALS),
     **dict.fromkeys(("device.pair.requested", "device.pair.resolved"), PAIRING),
+    **dict.fromkeys(("node.pair.requested", "node.pair.resolved"), PAIRING),
+    "node.presence": READ,
 }
 
 
@@ -37,7 +42,7 @@ class Principal(Struct, frozen=True):
     role: str = "operator"
 
     def may(self, scope: str) -> bool:
-        return not scope or scope in self.scopes
+        return not scope or (self.role == "node" if scope == NODE else scope in self.scopes)
 
 
 def implied(scopes: Iterable[str]) -> frozenset[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -27,6 +28,8 @@ from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
+from homarus.gateway.nodes import Nodes
+from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
@@ -34,20 +37,26 @@ from homarus.gateway.scopes import Principal
 from homarus.gateway.settings import LogSettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
+from homarus.runtime.switchboard import Switchboard
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock
+
+if TYPE_CHECKING:
+    from homarus.gateway.methods.skills import Upload
+    from homarus.gateway.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
+GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
 RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
 
-    def __init__(self, runtime: Runtime, given: Given) -> None:
+    def __init__(self, runtime: Runtime, given: Given, *, platforms: Mapping[str, Any] | None = None) -> None:
         self.runtime = runtime
         self.client = LocalClient(runtime)
         home = runtime.home
@@ -57,14 +66,19 @@ class Gateway:
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
+        self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
+        self.page_feed = PageFeed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
         self.metrics = Metrics()
+        self.uploads: dict[str, Upload] = {}
+        self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
+        self.switchboard = Switchboard(self.client, **(platforms or {}))
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -186,17 +200,40 @@ class Gateway:
     async def start(self) -> None:
         """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
+        self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
             self.client.operations.watch(watcher)
+        self._begin_telemetry()
         self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
         self.spawn(self.life.watch())
+        self.switchboard.join()
         self.runtime.recover()
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
         self.spawn(automation.boot())
+        self.spawn(self.switchboard.start())
         self.spawn(asyncio.to_thread(_preload))
+
+    def _begin_telemetry(self) -> None:
+        """Tell a collector what happens, where the settings ask for it; what keeps it from that keeps nothing else from working."""
+        home = self.runtime.home
+        if not home.config.get("diagnostics.otel.enabled"):
+            return
+        from homarus.gateway.telemetry import telemetry_for
+
+        try:
+            self._telemetry = telemetry_for(home.config, home.env, self._trace_of, self.clock.monotonic)
+        except HomarusError as problem:
+            _log.error("nothing is told to a collector: %s", problem)
+            return
+        if self._telemetry is not None:
+            self.client.operations.watch(self._telemetry.take)
+
+    def _trace_of(self, run_id: str) -> str:
+        run = self.runs.get(run_id)
+        return run.trace if run is not None else ""
 
     async def _tick(self) -> None:
         while True:
@@ -211,6 +248,10 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.switchboard.aclose()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
+        self.ledger.close()
 
 
 async def serve(
@@ -284,6 +325,10 @@ def _preload() -> None:
     table()
     for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
         importlib.import_module(f"homarus.{name}")
+    # What is here now stays for good, and is not looked through again; what comes from now on goes as soon as it can.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 class _Held:

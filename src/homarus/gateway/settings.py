@@ -48,7 +48,7 @@ class AuthSettings(Struct, frozen=True, rename="camel"):
 
 
 class PageSettings(Struct, frozen=True, rename="camel"):
-    """The page for browsers. `root` is a folder with a built page, as the npm package openclaw has one."""
+    """The page for browsers. `root` is a folder with another one instead of ours, as the npm package openclaw has it."""
 
     enabled: bool = True
     root: str = ""
@@ -98,6 +98,17 @@ class RemoteSettings(Struct, frozen=True, rename="camel"):
     token: Any = None
 
 
+class NodeCommands(Struct, frozen=True, rename="camel"):
+    """Commands of nodes that are allowed beyond the usual ones of their platform, and those that never are."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class NodeSettings(Struct, frozen=True, rename="camel"):
+    commands: NodeCommands = NodeCommands()
+
+
 class LogSettings(Struct, frozen=True, rename="camel"):
     """The gateway's own log: one line of JSON each, secrets taken out."""
 
@@ -117,6 +128,7 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
     remote: RemoteSettings = RemoteSettings()
     reload: ReloadSettings = ReloadSettings()
     tools: InvokeSettings = InvokeSettings()
+    nodes: NodeSettings = NodeSettings()
     # Addresses and networks of proxies whose forwarding headers count; from anybody else they are refused.
     trusted_proxies: tuple[str, ...] = ()
     # Listen beyond this machine without TLS and without a proxy in front, as behind a tunnel that encrypts.

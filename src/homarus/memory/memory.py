@@ -16,6 +16,7 @@ import msgspec
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
+from homarus.memory.backend import Chosen
 from homarus.memory.bank.facts import Knowledge, gather
 from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, IndexDatabase, empty_index
@@ -56,6 +57,7 @@ class Memory:
         home: Path | None = None,
         models: Path | None = None,
         keys: Mapping[str, str] | None = None,
+        backend: Chosen | None = None,
     ) -> None:
         self.workspace = workspace
         self.settings = settings or MemorySettings()
@@ -69,6 +71,7 @@ class Memory:
         self._sync = Synchroniser(self.notes, sessions=sessions, chunking=self.settings.chunking, delta=delta)
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
         self._engine = Engine(self.settings, Embedders(self.settings, models, embedder, keys))
+        self._backend = backend
         self._lock = threading.RLock()
         self._stale = ""
         self.problems: tuple[str, ...] = ()  # what the last look at the files found odd
@@ -179,6 +182,9 @@ class Memory:
         """Return what the notes say as facts: retained ones, and what plain lines claim about somebody."""
         return self._read(gather)
 
+    def daily_lines(self, first: int, last: int) -> list[read.NoteLine]:
+        return self._read(lambda conn: read.daily_lines(conn, first, last))
+
     def entity_pages(self) -> dict[str, str]:
         return self._read(read.entity_pages)
 
@@ -240,6 +246,8 @@ class Memory:
         with self._lock:
             self._fresh.close()
             self._database.close()
+            if self._backend is not None:
+                self._backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -259,13 +267,24 @@ class Memory:
 
     def _answer(self, request: Request) -> Answer:
         started = self.clock.monotonic()
-        answer = self._read(lambda conn: self._engine.answer(conn, request))
+        answer = self._by_backend(request)
+        if answer is None:
+            answer = self._read(lambda conn: self._engine.answer(conn, request))
+            problem = self._backend.problem if self._backend else ""
+            degraded = problem or self._database.problem or answer.degraded
+            answer = msgspec.structs.replace(answer, stale=self._stale, degraded=degraded)
         return msgspec.structs.replace(
             answer,
-            stale=self._stale,
-            degraded=self._database.problem or answer.degraded,
             searched_ms=(self.clock.monotonic() - started) * 1000,
         )
+
+    def _by_backend(self, request: Request) -> Answer | None:
+        """Ask the index that the configuration chose instead of ours. Ours answers what only it can narrow."""
+        narrowed = request.since or request.until or request.as_of or request.entities or request.kinds
+        if self._backend is None or narrowed or (request.sources and "memory" not in request.sources):
+            return None
+        with self._lock:
+            return self._backend.answer(self.notes, request)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a question against one state of an index that is as fresh as the files."""

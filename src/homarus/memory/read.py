@@ -14,7 +14,7 @@ from homarus.core.origin import take_origin
 from homarus.core.text import slug
 from homarus.memory.files import NoteSet
 from homarus.memory.note_parser import decode, split_lines
-from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, parse_citation
+from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, cite, parse_citation
 from homarus.storage.boundary import BoundaryError, Root
 
 MAX_CHARS, MAX_BYTES = 12_000, 16 << 20
@@ -146,3 +146,36 @@ def counts(conn: sqlite3.Connection) -> Status:
         cached_embeddings=number("SELECT count(*) FROM embedding_cache"),
         bytes=number("PRAGMA page_count") * number("PRAGMA page_size"),
     )
+
+
+class NoteLine(Struct, frozen=True):
+    """One line of a note as the index has it."""
+
+    path: str
+    line: int
+    day: int | None
+    text: str
+    entities: tuple[str, ...] = ()
+    origin: tuple[str, ...] = ()
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.line, self.line)
+
+
+def daily_lines(conn: sqlite3.Connection, first: int, last: int) -> list[NoteLine]:
+    """Return what notes say for these days, in the order of their places."""
+    origins: dict[tuple[int, int], list[str]] = {}
+    for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
+        origins.setdefault((file, line), []).append(source)
+    rows = conn.execute(
+        "SELECT f.id, f.path, l.line, l.day, l.text, l.entities FROM lines l JOIN files f ON f.id = l.file"
+        " WHERE f.source = 'memory' AND l.day BETWEEN ? AND ? ORDER BY f.path, l.line",
+        (first, last),
+    )
+    return [
+        NoteLine(
+            path, line, day, text, tuple(filter(None, entities.split("\x1f"))), tuple(origins.get((file, line), ()))
+        )
+        for file, path, line, day, text, entities in rows
+    ]

@@ -93,11 +93,17 @@ def cites(mode: Citations, *, direct: bool) -> bool:
 
 
 def search(
-    memory: Memory, arguments: dict[str, Any], *, citations: Citations = "auto", direct: bool = True
+    memory: Memory,
+    arguments: dict[str, Any],
+    *,
+    citations: Citations = "auto",
+    direct: bool = True,
+    counts: bool = False,
 ) -> dict[str, Any]:
     """Run `memory_search`. A failure is a result too: the model is told what happened and what to do.
 
-    Past conversations were private: where several people read along (`direct` is False) they are not searched.
+    Past conversations were private: where several people read along (`direct` is False) they are not searched. A question
+    that `counts` is noted for dreaming; strangers' questions do not.
     """
     query = str(arguments.get("query") or "")
     limit = min(MAX_RESULTS, _whole(arguments.get("maxResults"), memory.settings.query.max_results))
@@ -115,6 +121,10 @@ def search(
     except HomarusError as problem:
         return {"results": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     found = [hit for hit in answer if hit.path.startswith(WIKI)][:limit] if corpus == "wiki" else list(answer)
+    if counts:
+        from homarus.memory.bank.signals import note
+
+        note(memory.workspace, query, found, memory.today().toordinal())
     shown = cites(citations, direct=direct)
     results: list[dict[str, Any]] = []
     spent = 0

@@ -27,6 +27,10 @@ class Trust(Struct, frozen=True):
         """Return the TLS context; making one reads the certificate store (15 ms) and is paid once per process."""
         return _context(self)
 
+    def fresh_context(self) -> ssl.SSLContext:
+        """Return a context that nobody shares, for a connection that shows a certificate of its own."""
+        return _context.__wrapped__(self)
+
 
 SYSTEM = Trust()
 

@@ -1,6 +1,6 @@
 """What a plugin says of itself, as data, and where plugins lie. Nothing here runs or imports a line of one.
 
-A plugin is a folder with a `homarus.plugin.json`. It is used when the configuration switches it on, and only as long as its
+A plugin is a folder with a `homarus.plugin.json`, alone or as an installed package. It is used when the configuration switches it on, and only as long as its
 files are those that were there when its owner did so.
 """
 
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
+from homarus.channels.channel import Manifest as ChannelManifest
+from homarus.channels.discovery import is_free
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
@@ -42,7 +45,7 @@ class Wishes(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False):
-    """`homarus.plugin.json`. `entry` is `file.py:function`; `providers` and `contextEngines` need to run inside the program."""
+    """`homarus.plugin.json`. `entry` is `file.py:function`; all but `tools` needs to run inside the program."""
 
     id: str
     entry: str
@@ -52,14 +55,14 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     tools: tuple[ToolManifest, ...] = ()
     providers: tuple[str, ...] = ()
     context_engines: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
+    channels: tuple[ChannelManifest, ...] = ()
     memory: tuple[str, ...] = ()
     wishes: Wishes = Wishes()
 
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines)
+        return bool(self.providers or self.context_engines or self.memory or self.channels)
 
 
 class Entry(Struct, frozen=True, rename="camel"):
@@ -115,6 +118,18 @@ def plugin_folders(paths: Paths, settings: PluginSettings) -> Iterator[Path]:
         yield expand(text, paths.home)
 
 
+def package_folders() -> Iterator[Path]:
+    """Yield the folders of installed packages that say they are plugins (`homarus.plugins`), without importing any."""
+    from importlib.machinery import PathFinder
+    from importlib.metadata import entry_points
+
+    for each in sorted(entry_points(group="homarus.plugins"), key=lambda each: each.name):
+        top, *below = each.value.split(".")
+        spec = PathFinder.find_spec(top)
+        if spec is not None and spec.submodule_search_locations:
+            yield Path(next(iter(spec.submodule_search_locations)), *below)
+
+
 def read_plugin(folder: Path) -> Plugin:
     """Read one manifest. One that cannot be read is a plugin with a problem."""
     path = folder / FILE
@@ -139,30 +154,34 @@ def _wrong(manifest: Manifest) -> str:
         return "entry: file.py:function, inside the folder"
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
-    for edge in ("channels", "memory"):
-        if getattr(manifest, edge):
-            return f"{edge}: plugins cannot bring that yet"
+    for channel in manifest.channels:
+        if not is_free(channel.id):
+            return f"channels: '{channel.id}' cannot be the name of a platform"
     return ""
 
 
 def found_plugins(config: Config) -> list[Plugin]:
     """Return all plugins that lie here; of two with one id the first counts."""
     settings, found = config.block("plugins", PluginSettings), dict[str, Plugin]()
-    for folder in plugin_folders(config.paths, settings):
+    for folder in (*plugin_folders(config.paths, settings), *package_folders()):
         if (folder / FILE).is_file():
             plugin = read_plugin(folder)
             found.setdefault(plugin.id, plugin)
     return [found[name] for name in sorted(found)]
 
 
-def find_plugin(config: Config, plugin_id: str) -> Plugin | None:
-    """Return one plugin, looking at its own folder first: a start pays for what is switched on and for nothing else."""
+def find_plugin(config: Config, plugin_id: str, *, packages: bool = True) -> Plugin | None:
+    """Return one plugin, looking at its own folder first: a start pays for what is switched on and for nothing else.
+
+    Going through all installed packages is the dearest way, and the last.
+    """
     own = config.paths.state_dir / "plugins" / plugin_id
     if _ID.fullmatch(plugin_id) and (own / FILE).is_file():
         plugin = read_plugin(own)
         return plugin if plugin.id == plugin_id else None
     paths = config.block("plugins", PluginSettings).load.paths
-    others = (read_plugin(expand(text, config.paths.home)) for text in paths)
+    folders = chain((expand(text, config.paths.home) for text in paths), package_folders() if packages else ())
+    others = (read_plugin(folder) for folder in folders)
     return next((each for each in others if each.id == plugin_id), None)
 
 

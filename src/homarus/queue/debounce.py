@@ -24,7 +24,7 @@ class InboundDebounce:
     """
 
     def __init__(self, settings: InboundSettings) -> None:
-        self._settings = settings
+        self.settings = settings  # those that hold now
         self._held: dict[tuple[str, ...], _Held] = {}
 
     def __len__(self) -> int:
@@ -32,11 +32,11 @@ class InboundDebounce:
 
     def offer(self, inbound: Inbound, now: float, *, command: bool = False) -> list[Inbound]:
         """Take a message in and return what is ready to go on, oldest first."""
-        delay = self._settings.delay_ms(inbound.channel) / 1000
+        delay = self.settings.delay_ms(inbound.channel) / 1000
         key = (inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender)
         if command:
             return [inbound]
-        if delay <= 0 or inbound.images or len(self._held) >= MAX_HELD:
+        if delay <= 0 or inbound.images or inbound.media or len(self._held) >= MAX_HELD:
             return [*self._flush(key), inbound]
         held = self._held.get(key)
         if held is None:

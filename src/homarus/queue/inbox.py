@@ -84,12 +84,15 @@ class Inbox:
         if not (self._pending or self._dropped or self._foreign) and size > max(MAX_BYTES, 2 * self._least):
             self._shrink()
 
+    def may_resume(self, *keys: str) -> bool:
+        return not self._resumed.intersection(keys)
+
     def resume(self, *keys: str) -> bool:
         """Note durably that the turn of these messages goes on after a crash; False when it did so once before.
 
         A turn that ends the process each time would otherwise be begun for ever.
         """
-        if self._resumed.intersection(keys):
+        if not self.may_resume(*keys):
             return False
         self._append({"resumed": list(keys)}, durable=True)
         self._resumed.update(keys)

@@ -27,8 +27,9 @@ from homarus.queue.settings import Drop, Mode
 
 _log = logging.getLogger(__name__)
 SLOW_WAIT_SECONDS = 2.0
-# Turns at once, by global lane; `main` was 4 in January 2026 and depends on the cores today. An unknown lane has one.
-LIMITS: dict[str, int] = {"main": 4, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
+# Turns at once, by global lane. OpenClaw had 4 in `main` and counts cores today; a turn waits for its model nearly all of the
+# time, and thirty-two of them are what a gateway of one person meets at most. An unknown lane has one.
+LIMITS: dict[str, int] = {"main": 32, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
 
 
 class RunTurn(Protocol):
@@ -81,6 +82,7 @@ class SessionLane:
         self._mailbox: Mailbox[Queued] | None = None
         self._cancel: Cancel | None = None
         self._trust = Trust.OWNER  # of the turn that runs
+        self._chat: tuple[str, str, str, str] | None = None  # where its answer goes
         self._begun: Batch | None = None  # a turn that a crash cut off
         self._closed = False
 
@@ -128,13 +130,19 @@ class SessionLane:
         """Say whether a message was accepted whose turn is not over."""
         return any(item.key == key for item in self._inbox.pending)
 
-    def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
+    def recover(
+        self,
+        stored: Callable[[str], bool] = lambda _key: False,
+        *,
+        go_on: bool = True,
+        ours: Callable[[Queued], object] = lambda _item: True,
+    ) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
 
         `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on
-        once, unless `go_on` is false. The others are answered as if they had just come.
+        once, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
         """
-        begun = tuple(item for item in self._inbox.pending if stored(item.key))
+        begun = tuple(item for item in self._inbox.pending if ours(item) and stored(item.key))
         keys = [item.key for item in begun]
         self._inbox.settle(*(item.key for item in self._inbox.dropped if stored(item.key)))
         self._overflow = Overflow()
@@ -146,7 +154,7 @@ class SessionLane:
             self._inbox.settle(*keys)
             begun = ()
         known = {item.key for item in (*begun, *self._queue)}
-        items = [item for item in self._inbox.pending if item.key not in known]
+        items = [item for item in self._inbox.pending if item.key not in known and ours(item)]
         self._queue = (*items, *self._queue)
         if items or begun or self._overflow.count:
             self._wake()
@@ -182,8 +190,13 @@ class SessionLane:
         return decide(mode, busy=self.busy, takes_input=takes_input)
 
     def _may_join(self, item: Queued) -> bool:
-        """Say whether a message may be heard in the running turn: who is trusted less gets a turn of their own, with their rights."""
-        return least_trusted((item.trust, self._trust)) is self._trust
+        """Say whether a message may be heard in the running turn.
+
+        Who is trusted less gets a turn of their own, with their rights; so does who writes in another chat than the one
+        that the turn answers, because there they would wait for ever.
+        """
+        here = item.route.place in (None, self._chat)
+        return here and least_trusted((item.trust, self._trust)) is self._trust
 
     @property
     def _droppable(self) -> tuple[Queued, ...]:
@@ -266,6 +279,7 @@ class SessionLane:
 
     async def _one(self, batch: Batch) -> None:
         self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
+        self._chat = batch.newest.route.place if batch.newest else None
         # Reports that came before the turn began are heard in it, all of them.
         heard = [item for item in self._queue if item.kept and self._may_join(item)]
         for item in heard:

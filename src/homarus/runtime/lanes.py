@@ -9,6 +9,7 @@ from pathlib import Path
 from homarus.core.errors import Locked
 from homarus.core.messages import Inbound
 from homarus.core.routes import Route, SessionKey, SessionKind
+from homarus.core.text import single_line
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import SessionLane
 
@@ -92,6 +93,11 @@ class Lanes:
 def route_of(key: SessionKey, inbound: Inbound) -> Route:
     """Return where the answer to a message goes: back to where it came from."""
     return Route(key.agent_id, key, inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
+
+
+def speaker(inbound: Inbound) -> str:
+    """Return by what name the agent is told who speaks; it cannot end the brackets that it stands in."""
+    return single_line(inbound.sender_name or inbound.sender, 60).translate(str.maketrans("[]", "()"))
 
 
 def lane_of(key: SessionKey) -> str:

@@ -120,14 +120,17 @@ class LocalClient:
 
     async def send(self, session: SessionKey, text: str, options: RunOptions | None = None) -> IntakeResult:
         options = options or RunOptions()
-        inbound = self._inbound(text, options)
-        # A command belongs to the process that has the session open; one that takes no letters leaves it to us.
-        is_command = text.lstrip().startswith("/") or is_stop(text)
-        if is_command and self.elsewhere.holds(session) and (done := await self.elsewhere.command(session, inbound)):
-            return done
         # Rights of its own need a turn of its own.
         apart = Overrides(mode=Mode.FOLLOWUP) if options.folders or options.cwd else None
-        return await self.router.handle(session, inbound, overrides=options.queue or apart)
+        return await self.take(session, self._inbound(text, options), overrides=options.queue or apart)
+
+    async def take(self, session: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
+        """Take a message in, whoever it came from; it is durable or answered when this returns."""
+        # A command belongs to the process that has the session open; one that takes no letters leaves it to us.
+        is_command = inbound.text.lstrip().startswith("/") or is_stop(inbound.text)
+        if is_command and self.elsewhere.holds(session) and (done := await self.elsewhere.command(session, inbound)):
+            return done
+        return await self.router.handle(session, inbound, overrides=overrides)
 
     async def _handle(self, session: SessionKey, inbound: Inbound) -> IntakeResult:
         return await self.router.handle(session, inbound)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +20,15 @@ from homarus.config.redact import redact, redact_text
 from homarus.config.view import Config
 from homarus.config.write import Operation, change
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError, StorageError
-from homarus.core.messages import Assistant, Message, Text
+from homarus.core.errors import ConfigError, StorageError, Unknown
+from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.core.routes import SessionKey
 from homarus.runtime.events import Watcher
 from homarus.sessions.codec import keys_of
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.log import load_tail, read_entries
 from homarus.sessions.places import visit
-from homarus.sessions.usage import Ledger, Total
+from homarus.sessions.usage import By, Ledger, Total
 
 if TYPE_CHECKING:
     from homarus.models.info import ModelInfo
@@ -45,12 +47,17 @@ class Line(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """What sessions took, by session, by day and by model."""
+    """What sessions took, by session, day, model, agent and what it was for; and how often who spoke and which tool was used."""
 
     sessions: dict[str, Total]
     days: dict[str, Total]
     models: dict[str, Total]
+    agents: dict[str, Total]
+    causes: dict[str, Total]
     total: Total
+    roles: Counter[str]
+    tools: Counter[str]
+    errors: int
 
 
 class ConfigState(Struct, frozen=True):
@@ -127,6 +134,36 @@ class Operations:
         self._runtime.drop_lane(session)
         return str(place.path) if place else ""
 
+    async def fork(self, session: SessionKey, entry_id: str, into: SessionKey) -> str:
+        """Begin another session where this one was at an entry. A user's message is left out and returned: it is to be said anew."""
+        before, said = await self._before(session, entry_id)
+        info, store = self.find(session), self._home.store(into.agent_id)
+        assert info is not None
+        if before is not None:
+            await asyncio.to_thread(store.fork, info.place, at=before, key=into)
+        return said
+
+    async def rewind(self, session: SessionKey, entry_id: str) -> str:
+        """Go back in a session to before a user's message, and return it; what came after stays in the file, out of view."""
+        before, said = await self._before(session, entry_id)
+        if before is None:
+            raise Unknown("nothing was said before that", cure="start over instead")
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                live.writer.move_leaf(before)
+        return said
+
+    async def _before(self, session: SessionKey, entry_id: str) -> tuple[str | None, str]:
+        """Return the entry to go back to, and the words that are taken back: none where the entry is no user's."""
+        info = self.find(session)
+        lines = await self.transcript(session)
+        at = next((place for place, line in enumerate(lines) if line.id == entry_id), None)
+        if info is None or at is None:
+            raise Unknown(f"the session's branch has no entry {entry_id[:80]}", cure="chat.history names them")
+        if not isinstance(lines[at].message, User):
+            return entry_id, ""
+        return (lines[at - 1].id if at else None), lines[at].message.text
+
     async def inject(self, session: SessionKey, text: str) -> str:
         """Put words into a session's transcript as if the agent had said them; no model is asked. Returns the entry's id."""
         said = Assistant(
@@ -136,11 +173,14 @@ class Operations:
             with self._home.opened(session) as live:
                 return live.writer.append_message(said).id
 
-    async def costs(self, since: int) -> Costs:
-        """Add up what the sessions took since a moment, from the transcripts."""
+    async def costs(self, since: int, until: int | None = None, *, agent: str = "", session: str = "") -> Costs:
+        """Add up what the sessions took in a span of time, from the transcripts; of one agent or session if asked."""
         zone = self._home.zone(self._home.config.default_agent.id)
-        ledgers = {by: Ledger(by, zone, since=since) for by in ("session", "day", "model")}
-        infos = [info for agent in self._home.config.agents for info in self._home.store(agent.id).list()]
+        kinds: tuple[By, ...] = ("session", "day", "model", "agent", "cause")
+        ledgers = {by: Ledger(by, zone, since=since, until=until) for by in kinds}
+        agents = [each.id for each in self._home.config.agents if agent in ("", each.id)]
+        infos = [info for each in agents for info in self._home.store(each).list() if session in ("", info.name)]
+        roles, tools, failed = Counter[str](), Counter[str](), Counter[str]()
 
         def read() -> None:
             for info in infos:
@@ -153,9 +193,20 @@ class Operations:
                     continue
                 for ledger in ledgers.values():
                     ledger.add(info.name, info.agent_id, entries)
+                for entry in entries:
+                    if not isinstance(entry, MessageEntry) or not since <= entry.time < (until or sys.maxsize):
+                        continue
+                    roles[entry.role] += 1
+                    if isinstance(entry.message, ToolResult):
+                        tools[entry.message.tool_name] += 1
+                        failed["tool"] += entry.message.is_error
+                    elif isinstance(entry.message, Assistant):
+                        failed["model"] += bool(entry.message.error)
 
         await asyncio.to_thread(read)
-        return Costs(ledgers["session"].totals, ledgers["day"].totals, ledgers["model"].totals, ledgers["day"].sum())
+        found = {by: ledger.totals for by, ledger in ledgers.items()}
+        sums = (found["session"], found["day"], found["model"], found["agent"], found["cause"], ledgers["day"].sum())
+        return Costs(*sums, roles, tools, failed.total())
 
     def models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked here: those with a key, an address of their own, or built in."""

@@ -38,7 +38,7 @@ from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
 from homarus.runtime.events import Listener, Listeners
-from homarus.runtime.lanes import Lanes, lane_of, route_of
+from homarus.runtime.lanes import Lanes, lane_of, route_of, speaker
 from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
 from homarus.subagents.child import CHANNEL, SubagentSettings
@@ -48,6 +48,8 @@ from homarus.tools.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from homarus.automation.scheduler import Automation
+    from homarus.channels.channel import Channel, Host, Manifest
+    from homarus.runtime.switchboard import Switchboard
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
@@ -68,6 +70,8 @@ class Runtime:
         self.stays = False
         # Carries out a command that another process left for a session of ours.
         self.carry_out: Callable[[SessionKey, Path, Queued], None] | None = None
+        # What brings answers to chats, in the process that serves them. What came from one is taken up by no other process.
+        self.outlet: Switchboard | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
@@ -86,13 +90,17 @@ class Runtime:
         home.toolkit.before_call(Quarantine(home.quarantined.now))
         home.toolkit.processes.tell(self._command_ended)
         self._closing = False
+        # Chat platforms that plugins bring, each with what makes an account of it.
+        self.platforms: dict[str, tuple[Manifest, Callable[[Host], Channel]]] = {}
         entries = home.config.get("plugins.entries")
         if isinstance(entries, dict) and any(
             isinstance(each, dict) and each.get("enabled") for each in entries.values()
         ):
             from homarus.plugins.host import Plugins
 
-            home.toolkit.join(Plugins(home.config, home.models.registry))
+            plugins = Plugins(home.config, home.models.registry)
+            home.toolkit.join(plugins)
+            self.platforms = plugins.channels
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
 
@@ -110,9 +118,9 @@ class Runtime:
     def automation(self) -> Automation:
         """Return the jobs, heartbeats and events of this home. They run by themselves once it was started."""
         from homarus.automation.scheduler import Automation
-        from homarus.runtime.starter import TurnStarter, reflector
+        from homarus.runtime.starter import TurnStarter, chores
 
-        return Automation(self.home, TurnStarter(self), reflector(self.home))
+        return Automation(self.home, TurnStarter(self), chores(self.home))
 
     # Messages and lanes.
 
@@ -132,8 +140,10 @@ class Runtime:
         return item
 
     def _queued(self, key: SessionKey, inbound: Inbound, overrides: Overrides | None) -> Queued:
-        rules = self.rules(key, inbound.channel, overrides)
-        return Queued(message_key(inbound), inbound, route_of(key, inbound), rules)
+        rules, route = self.rules(key, inbound.channel, overrides), route_of(key, inbound)
+        if route.place and inbound.chat_type != "direct":  # where several people speak, the agent is told who does
+            inbound = replace(inbound, text=f"[{speaker(inbound)}] {inbound.text}")
+        return Queued(message_key(inbound), inbound, route, rules)
 
     def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
         """Move letters for a session of ours into its inbox; only then they go."""
@@ -199,7 +209,11 @@ class Runtime:
             if self.children.is_left(key):
                 # What a child that is gone was told to do is not done any more; what a person said to it is.
                 inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
-            lane.recover(live.writer.holds, go_on=goes_on)
+            if self.outlet is not None:
+                begun = [item for item in inbox.pending if live.writer.holds(item.key)]
+                resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
+                self.outlet.catch_up(begun, live, goes_on=resumes)
+            lane.recover(live.writer.holds, go_on=goes_on, ours=lambda item: self.outlet or not item.route.place)
             self.children.take_up(key, lane, live)
             self._take_letters(lane, key)
             if self._timer is None:
@@ -225,11 +239,25 @@ class Runtime:
                 # A process that is asked again stays, and a memory that was asked once is asked again.
                 self.memory_watchers.watch(key.agent_id)
             self._answered = True
-            with Watch(str(key), cancel) as watch:
-                emit = watched(watch, partial(self.emit, key))
-                turn = self.turn_for(key, batch, mailbox=mailbox, cancel=cancel, settle=settle, emit=emit)
-                turn = self._with_events(turn)
-                outcome = await self.turns.run(turn)
+            speech = self.outlet.speech(key, batch) if self.outlet is not None else None
+            stored: list[str] = []
+
+            def emit(event: RunEvent) -> None:
+                if speech is not None:
+                    speech.take(event)
+                self.emit(key, event)
+
+            try:
+                with Watch(str(key), cancel) as watch:
+                    given = {"mailbox": mailbox, "cancel": cancel, "settle": lambda *keys: stored.extend(keys)}
+                    turn = self._with_events(self.turn_for(key, batch, emit=watched(watch, emit), **given))
+                    outcome = await self.turns.run(turn)
+                if speech is not None:
+                    speech.end(outcome)  # an answer that is not on its way durably leaves its question open
+                settle(*stored)
+            finally:
+                if speech is not None:
+                    speech.close()
             self.index_flusher.soon(self.home.store(key.agent_id).index)
             lane = self.lanes.get(key)
             more = bool(mailbox) or (lane is not None and bool(lane.waiting))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.home import Home
+from homarus.automation.scheduler import Chore
 from homarus.automation.starter import Ran
 from homarus.core.errors import Locked
 from homarus.core.events import ModelCalled, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
 from homarus.core.messages import Inbound, Outbound, StopReason, Usage
-from homarus.core.routes import SessionKey
+from homarus.core.routes import AT_HOME, SessionKey
+from homarus.core.text import single_line
 from homarus.queue.collect import Queued, message_key
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
@@ -21,17 +23,21 @@ from homarus.runtime.events import EventFeed, Following
 from homarus.runtime.local import LocalClient
 from homarus.runtime.operations import reply_in_log
 from homarus.sessions.entry import MessageEntry
+from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:
     from homarus.runtime.runtime import Runtime
 
 CUT_OFF = "interrupted: the program ended while it was at work"
 FRESH_BYTES = 1 << 20  # a conversation that always begins anew begins in a new file now and then
-_AT_HOME = frozenset({"", "terminal", "cron", "heartbeat", "hook", "boot", "session", "subagent", "system"})
 
 
 class Post(Protocol):
     """Sends to people. Filled by whoever connects channels; it must send an `Outbound.id` once."""
+
+    def has(self, channel: str) -> bool:
+        """Say whether the configuration has a channel, switched on or not."""
+        ...
 
     def reaches(self, channel: str, account: str, to: str) -> str:
         """Return why nobody can be reached there, or nothing."""
@@ -43,12 +49,16 @@ class Post(Protocol):
 
 
 class TurnStarter:
-    """Fills `automation.starter.Starter`. `post` is None as long as this process serves no channel."""
+    """Fills `automation.starter.Starter`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._home = runtime.home
-        self.post: Post | None = None
+
+    @property
+    def post(self) -> Post | None:
+        """Return what reaches people in chats; None in a process that serves no channel."""
+        return self._runtime.outlet
 
     def start(self, key: SessionKey, inbound: Inbound, *, fresh: bool = False) -> Awaitable[Ran]:
         runtime, events = self._runtime, EventFeed()
@@ -127,40 +137,44 @@ class TurnStarter:
 
     def reaches(self, session: SessionKey, target: dict[str, Any]) -> str:
         channel, account, to, _ = self._where(session, target)
-        if channel in _AT_HOME:
+        if channel in AT_HOME or self._stays(target, channel):
             return ""
-        if self.post is None:
-            return (
-                "" if target.get("channel") in {None, "", "last", "owner"} else f"no channel '{channel}' is served here"
-            )
-        return self.post.reaches(channel, account, to)
+        return self.post.reaches(channel, account, to) if self.post is not None else _unserved(channel)
 
     async def deliver(
         self, session: SessionKey, target: dict[str, Any], text: str, ident: str, *, said: SessionKey | None = None
     ) -> str:
         channel, account, to, thread = self._where(session, target)
-        if channel in _AT_HOME or (self.post is None and not self.reaches(session, target)):
+        if channel in AT_HOME or self._stays(target, channel):
             if said != session:
                 self._runtime.automation.events.add(session, text, ident=ident)
                 self._runtime.emit(session, Notice(text, "automation"))
             return ""
         if self.post is None:
-            return f"no channel '{channel}' is served here"
+            return _unserved(channel)
         return await self.post.send(Outbound(ident, channel, to, text, account, thread))
 
+    def _stays(self, target: dict[str, Any], channel: str) -> bool:
+        """Say whether words stay in their session: where the last chat was on a channel that this home does not have."""
+        last = target.get("channel") in {None, "", "last", "owner"}
+        return last and (self.post is None or not self.post.has(channel))
+
     def _where(self, session: SessionKey, target: dict[str, Any]) -> tuple[str, str, str, str]:
-        """Return channel, account, person and thread; `last` is where the session was talked in last."""
+        """Return channel, account, person and thread; `last` is where the session was talked in last.
+
+        `owner` is the same, but never a chat that others read.
+        """
         channel = str(target.get("channel") or "last")
         to, account = str(target.get("to") or ""), str(target.get("accountId") or "")
         thread = str(target.get("threadId") or "")
         if channel in {"last", "owner"}:
             info = self._home.store(session.agent_id).find(session)
-            row = info.entry if info else None
-            channel = (row.last_channel or "") if row else ""
-            to, account = (
-                to or ((row.last_to or "") if row else ""),
-                account or ((row.last_account_id or "") if row else ""),
-            )
+            row = info.entry if info else SessionEntry()
+            if channel == "owner" and row.chat_type not in {None, "", "direct"}:
+                row = SessionEntry()
+            channel, account = row.last_channel or "", account or row.last_account_id or ""
+            if not to:
+                to, thread = row.last_to or "", thread or str(row.last_thread_id or "")
         return channel, account or "default", to, thread
 
     # Sessions.
@@ -185,8 +199,8 @@ class TurnStarter:
         self._home.sessions.forget(key)
 
 
-def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
-    """Return what goes through an agent's notes, as `homarus memory reflect` does."""
+def chores(home: Home) -> dict[str, Chore]:
+    """Return what goes through an agent's notes, as `homarus memory reflect` and `homarus memory dream` do."""
 
     async def reflect_on(agent_id: str) -> str:
         from homarus.memory.bank.reflect import reflect
@@ -194,7 +208,18 @@ def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
         pages = (await asyncio.to_thread(reflect, home.memory(agent_id))).pages
         return f"{sum(page.changed for page in pages)} of {len(pages)} pages written"
 
-    return reflect_on
+    async def dream_of(agent_id: str) -> str:
+        from homarus.memory.bank.dream import Gates, dream
+
+        gates = home.config.block("memory.dreaming", Gates)
+        night = await asyncio.to_thread(dream, home.memory(agent_id), gates)
+        return f"{len(night.promoted)} lines taken over into MEMORY.md"
+
+    return {"memory.reflect": reflect_on, "memory.dreaming": dream_of}
+
+
+def _unserved(channel: str) -> str:
+    return f"no channel '{single_line(channel, 40)}' is served here"
 
 
 class _Watch:

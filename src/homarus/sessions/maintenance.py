@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.sessions.log import session_id_of
 from homarus.sessions.places import Kind, files_in, owner_of
-from homarus.sessions.settings import MaintenanceSettings, seconds, size
+from homarus.sessions.settings import MaintenanceSettings, SessionSettings, seconds, size
 from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.storage.faults import explained
 
@@ -130,6 +132,16 @@ def drop_results(folder: Path, session_id: str) -> None:
     """Remove the files that hold the whole of a session's long results, when nothing is left that speaks of them."""
     if session_id and session_id not in {".", ".."} and Path(session_id).name == session_id:
         shutil.rmtree(folder / session_id, ignore_errors=True)
+
+
+def tidy(config: Config, store: SessionStore, *, enforce: bool) -> dict[str, Any]:
+    """Plan by the rules of a home, do it if asked, and return the plan and what could not be done, as JSON has it."""
+    rules, retention = config.block("session", SessionSettings).maintenance, config.get("cron.sessionRetention")
+    cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
+    plan = plan_for(store, rules, cron_seconds=cron)
+    failed = carry_out(store, plan, results=config.paths.own_dir / "overflow") if enforce else []
+    facts = {"agentId": store.agent_id, "enforced": enforce, "failed": failed, "freed": plan.freed}
+    return {**facts, **to_builtins(plan, enc_hook=str)}
 
 
 def carry_out(store: SessionStore, plan: Plan, *, results: Path | None = None) -> list[str]:

@@ -80,6 +80,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     system_prompt_report: Json | None = None
     last_heartbeat_text: str | None = None
     pinned_at: int = 0
+    archived: bool | None = None
     imported_from: Json | None = None
 
     @property

@@ -8,14 +8,19 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from homarus.core.messages import Assistant, Usage
+from homarus.core.errors import ConfigError
+from homarus.core.messages import Assistant, Usage, User
+from homarus.core.routes import SessionKey, SessionKind
 from homarus.sessions.codec import Json, from_message, to_ms, to_usage
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 
-By = Literal["day", "model", "session", "agent", "purpose"]
+By = Literal["day", "model", "session", "agent", "purpose", "cause"]
 ANSWER = "answer"
 # A note on a call whose answer is no part of the conversation: a summary, the saving of memory.
 NOTE = "homarus.usage"
+_BY_ITSELF = frozenset(
+    {SessionKind.SUBAGENT, SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT, SessionKind.HEARTBEAT}
+)
 
 
 class Call(Struct, frozen=True):
@@ -26,6 +31,8 @@ class Call(Struct, frozen=True):
     model: str
     usage: Usage
     purpose: str = ANSWER
+    # What the answer was an answer to, where nobody typed it: a heartbeat, a job.
+    occasion: str = ""
 
 
 class Total(Struct, frozen=True):
@@ -57,6 +64,11 @@ class Total(Struct, frozen=True):
             self.cost + usage.cost.total,
         )
 
+    def joined(self, other: Total) -> Total:
+        """Return both together, under this one's name."""
+        fields = structs.astuple(self)[1:], structs.astuple(other)[1:]
+        return Total(self.name, *(mine + theirs for mine, theirs in zip(*fields, strict=True)))
+
 
 def usage_note(purpose: str, answer: Assistant) -> Json:
     stored = from_message(answer)
@@ -66,7 +78,11 @@ def usage_note(purpose: str, answer: Assistant) -> Json:
 
 def calls(entries: Iterable[Entry]) -> Iterator[Call]:
     """Yield the answers in a transcript that say what they took, on every branch: all of them were paid for."""
+    occasion = ""
     for entry in entries:
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, User):
+            occasion = str((entry.message.provenance or {}).get("kind") or "")
+            continue
         if isinstance(entry, MessageEntry) and entry.role == "assistant":
             body, purpose = entry.body, ANSWER
         elif isinstance(entry, Custom) and entry.custom_type == NOTE:
@@ -78,16 +94,31 @@ def calls(entries: Iterable[Entry]) -> Iterator[Call]:
         usage = to_usage(body.get("usage"))
         if usage.total or usage.cost.total:
             model = "/".join(str(body[name]) for name in ("provider", "model") if body.get(name))
-            yield Call(entry.id, to_ms(body.get("timestamp")) or entry.time, model or "unknown", usage, purpose)
+            time = to_ms(body.get("timestamp")) or entry.time
+            yield Call(entry.id, time, model or "unknown", usage, purpose, occasion)
+
+
+def cause(call: Call, session: str) -> str:
+    """Return why a call was made: answers, what they needed besides, or the automation that asked for it."""
+    if call.purpose != ANSWER:
+        return call.purpose
+    if call.occasion in {"heartbeat", "cron", "hook"}:
+        return call.occasion
+    try:
+        kind = SessionKey.parse(session).kind
+    except ConfigError:
+        return ANSWER
+    return str(kind.value) if kind in _BY_ITSELF else ANSWER
 
 
 class Ledger:
     """Adds up calls under a name. A call that stands in two transcripts (a fork, an archive) counts once."""
 
-    def __init__(self, by: By, zone: tzinfo, *, since: int = 0) -> None:
+    def __init__(self, by: By, zone: tzinfo, *, since: int = 0, until: int | None = None) -> None:
         self.by = by
         self._zone = zone
         self._since = since
+        self._until = until
         self._seen: set[tuple[str, int]] = set()
         self.totals: dict[str, Total] = {}
         # The part of it that went into summaries, saving memory and the like, by purpose.
@@ -96,11 +127,11 @@ class Ledger:
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:
         for call in calls(entries):
             mark = (call.entry_id, call.time)
-            if mark in self._seen or call.time < self._since:
+            if mark in self._seen or call.time < self._since or (self._until is not None and call.time >= self._until):
                 continue
             self._seen.add(mark)
             names = {"day": self.day(call.time), "model": call.model, "session": session, "agent": agent}
-            name = names.get(self.by, call.purpose)
+            name = cause(call, session) if self.by == "cause" else names.get(self.by, call.purpose)
             self.totals[name] = self.totals.get(name, Total(name)).plus(call.usage)
             if call.purpose != ANSWER:
                 known = self.aside.get(call.purpose, Total(call.purpose))

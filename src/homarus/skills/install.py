@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import HomarusError
 from homarus.core.patterns import late
@@ -90,6 +91,63 @@ class LockFile:
         rows = {key: each for key, each in self.read().items() if key != name}
         ensure_dir(self._path.parent)
         write_atomic(self._path, msgspec.json.format(msgspec.json.encode({**rows, **({name: row} if row else {})})))
+
+
+class Outcome(Struct, frozen=True):
+    """What became of one skill. `more` is what it asks for beyond what it asked for before."""
+
+    skill: Candidate
+    installed: bool
+    approved: bool = False
+    changed: bool = True
+    more: tuple[str, ...] = ()
+
+
+def install(source: str, own_dir: Path, skills_dir: Path, *, anyway: bool = False) -> list[Outcome]:
+    """Install the skills of a source into quarantine; what looks like an attack stays out unless `anyway`."""
+    lock, done = LockFile(own_dir), []
+    with fetched(source) as folder:
+        for found in candidates(folder):
+            fine = anyway or not found.findings
+            if fine:
+                put(found, skills_dir)
+                lock.write(found.name, Locked(_whole(source), found.sha256, found.wants))
+            done.append(Outcome(found, fine))
+    return done
+
+
+def update(name: str, own_dir: Path, skills_dir: Path, *, force: bool = False) -> Outcome:
+    """Fetch an installed skill again. It stays approved only if it asks for nothing more and nothing in it is suspicious."""
+    row = installed(name, own_dir)
+    if digest(skills_dir / name) != row.sha256 and not force:
+        raise HomarusError(
+            f"the files of {name} were changed here", cure="keep them, or add --force to lose the changes"
+        )
+    with fetched(row.source) as folder:
+        found = next((each for each in candidates(folder) if each.name == name), None)
+        if found is None:
+            raise HomarusError(f"{row.source} holds no skill '{name}' any more")
+        more, same = found.wants.beyond(row.wants), found.sha256 == row.sha256
+        put(found, skills_dir)
+    approved = row.approved and (same or not (more or found.findings))
+    LockFile(own_dir).write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=approved))
+    return Outcome(found, True, approved, not same, more)
+
+
+def installed(name: str, own_dir: Path) -> Locked:
+    """Return what is known of an installed skill. Raises HomarusError, which names those that are."""
+    rows = LockFile(own_dir).read()
+    if name not in rows:
+        known = ", ".join(sorted(rows)) or "none"
+        raise HomarusError(f"no skill '{name}' was installed", cure=f"installed are: {known}")
+    return rows[name]
+
+
+def _whole(source: str) -> str:
+    """Return a source as it can be found again from every folder."""
+    place, mark, part = source.partition("#")
+    path = Path(place).expanduser()
+    return f"{path.absolute()}{mark}{part}" if path.exists() else source
 
 
 def quarantined(own_dir: Path, skills_dir: Path) -> dict[str, str]:

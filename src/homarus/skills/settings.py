@@ -26,6 +26,12 @@ class SkillLoad(Struct, frozen=True, rename="camel"):
     watch: bool = True
 
 
+class SkillInstall(Struct, frozen=True, rename="camel"):
+    """Whether clients of the gateway may send archives with skills. What they send starts in quarantine."""
+
+    allow_uploaded_archives: bool = False
+
+
 class SkillEntry(Struct, frozen=True, rename="camel"):
     """What the owner says about one skill. `api_key` is text or a reference to a secret."""
 
@@ -47,6 +53,7 @@ class SkillSettings(Struct, frozen=True, rename="camel"):
     entries: dict[str, SkillEntry] = {}
     load: SkillLoad = SkillLoad()
     limits: SkillLimits = SkillLimits()
+    install: SkillInstall = SkillInstall()
 
     def entry(self, key: str, name: str) -> SkillEntry | None:
         return self.entries.get(key, self.entries.get(name))

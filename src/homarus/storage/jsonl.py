@@ -170,8 +170,8 @@ class JsonlWriter:
         return named.st_size
 
 
-def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
-    """Add records, durably, to a file that several processes append to, and make it if need be.
+def append_shared(path: Path, *records: Any, mode: int = 0o600, durable: bool = True) -> None:
+    """Add records to a file that several processes append to, and make it if need be.
 
     All of them come here, so that an append that fails takes back its own bytes only. Whoever replaces such a file does
     it inside `alone_with`.
@@ -180,7 +180,7 @@ def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
         with JsonlWriter.open(path, mode=mode) as writer:
             wait_for(writer.fileno(), path)
             if writer.is_named:
-                writer.append_many(records)
+                writer.append_many(records, durable=durable)
                 return
 
 

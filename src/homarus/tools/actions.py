@@ -36,6 +36,7 @@ def message_tool(sender: Sender) -> Tool:
         return _said(await sender.act(context, arguments))
 
     aliases = {"to": "target", "text": "message", "content": "message", "path": "media", "filePath": "media"}
+    aliases |= {"account": "accountId", "thread": "threadId", "message_id": "messageId"}
     return Tool(
         spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True, children="none"
     )

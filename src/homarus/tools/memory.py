@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from homarus.core.messages import Trust
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
 from homarus.memory import toolset
@@ -68,7 +69,11 @@ def memory_tools(
             toolset.SEARCH,
             Risk.READ,
             lambda context, arguments: toolset.search(
-                memory_of(context.agent_id), arguments, citations=citations, direct=direct(context)
+                memory_of(context.agent_id),
+                arguments,
+                citations=citations,
+                direct=direct(context),
+                counts=context.trust is Trust.OWNER and direct(context),
             ),
         ),
         tool(toolset.GET, Risk.READ, lambda context, arguments: toolset.get(memory_of(context.agent_id), arguments)),

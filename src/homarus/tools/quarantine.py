@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,9 @@ class Quarantine:
         words = msgspec.json.encode(arguments).decode()
         for name, folder in held.items():
             # However a call names the folder: what it brings back is text that nobody has approved.
-            if os.path.basename(folder) in words and any(part in words for part in (folder, f"skills/{name}")):
+            if os.path.basename(folder) in words and re.search(
+                rf"(?:{re.escape(folder)}|skills/{re.escape(name)})(?![\w-])", words
+            ):
                 context.taint.add(f"{_PREFIX}{name}")
         read = [each.removeprefix(_PREFIX) for each in context.taint.sources if each.startswith(_PREFIX)]
         new = [name for name in read if name in held]

@@ -109,7 +109,8 @@ def target_of(tool: str, arguments: Mapping[str, Any], route: Route) -> Target |
     if tool == "message":
         channel = str(arguments.get("channel") or route.channel)
         to = str(arguments.get("target") or route.to)
-        home = channel == route.channel and to == route.to
+        account = str(arguments.get("accountId") or route.account)
+        home = (channel, account, to) == (route.channel, route.account, route.to)
         return Target("recipient", f"{channel}:{to}", home)
     if tool == "sessions_send":
         to = str(arguments.get("sessionKey") or arguments.get("label") or arguments.get("agentId") or "")

@@ -1,4 +1,4 @@
-"""The page for browsers: static files of a folder that the owner names, and nothing outside of it."""
+"""The page for browsers: our own, or static files of a folder that the owner names, and nothing outside of either."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,13 @@ POLICY = (
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; "
     "worker-src 'self'; connect-src 'self' data:"
 )
+# Our own page needs less: no style but its own file, no text that becomes markup, nothing from anywhere else.
+OWN_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+OWN_PAGE = "homarus.web"  # found by its name: it stands above this package
 HEADERS = {
     "Content-Security-Policy": POLICY.format(scripts=""),
     "X-Frame-Options": "DENY",
@@ -46,9 +54,17 @@ def routes(gateway: Gateway) -> list[Route]:
     async def page(request: Request) -> Response:
         settings = gateway.live.settings.control_ui
         path = request.path_params.get("path", "")
-        if not settings.enabled or not settings.root or path.startswith(_NOT_PAGES):
+        if not settings.enabled or path.startswith(_NOT_PAGES):
             return PlainTextResponse("Not Found", status_code=404, headers=HEADERS)
-        return _file(settings.root, path)
+        if settings.root:
+            return _file(settings.root, path)
+        found = _file(str(files(OWN_PAGE) / "page"), path)
+        found.headers["Content-Security-Policy"] = OWN_POLICY
+        found.headers["Cache-Control"] = "no-cache"
+        etag = found.headers.get("etag", "")
+        if etag and request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers={**HEADERS, "ETag": etag})
+        return found
 
     return [
         Route("/control-ui-config.json", config, methods=["GET"]),
@@ -99,13 +115,13 @@ def _file(root: str, path: str) -> Response:
     if not target.is_relative_to(base):
         return PlainTextResponse("Not Found", status_code=404, headers=HEADERS)
     if path and target.is_file():
-        return FileResponse(target, headers=HEADERS)
+        return FileResponse(target, headers=HEADERS, stat_result=target.stat())
     index = base / "index.html"
     if Path(path).suffix or not index.is_file():
         return PlainTextResponse("Not Found", status_code=404, headers=HEADERS)
-    changed = index.stat().st_mtime_ns
-    policy = {"Content-Security-Policy": POLICY.format(scripts=_own_scripts(str(index), changed))}
-    return FileResponse(index, headers={**HEADERS, **policy, "Cache-Control": "no-cache"})
+    state = index.stat()
+    policy = {"Content-Security-Policy": POLICY.format(scripts=_own_scripts(str(index), state.st_mtime_ns))}
+    return FileResponse(index, headers={**HEADERS, **policy, "Cache-Control": "no-cache"}, stat_result=state)
 
 
 @lru_cache(4)

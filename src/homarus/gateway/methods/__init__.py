@@ -22,7 +22,23 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
     from homarus.runtime.local import LocalClient
 
-_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices", "cron", "home")
+_MODULES = (
+    *(
+        "system",
+        "chat",
+        "agent",
+        "agents",
+        "sessions",
+        "branches",
+        "usage",
+        "catalog",
+        "skills",
+        "memory",
+        "config",
+        "approvals",
+    ),
+    *("devices", "nodes", "cron", "home", "channels", "page", "page_home", "page_memory"),
+)
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -43,6 +59,7 @@ class Call(Struct, frozen=True):
     method: str
     connection: Connection | None = None
     id: str = ""
+    trace: str = ""
 
     @property
     def client(self) -> LocalClient:

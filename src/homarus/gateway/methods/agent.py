@@ -77,7 +77,7 @@ async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
         raise Refused(f"invalid thinking level: {params.thinking}")
     model = f"{params.provider}/{params.model}" if params.provider and params.model else params.model
     options = RunOptions(images=pictures, model=model, thinking=params.thinking, seconds=params.timeout)
-    run = gateway.runs.begin(ident, key, gateway.now_ms)
+    run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     run.awaited = True
     gateway.feed.attend(key)
     gateway.spawn(_run(call, run, params.message, as_client(options, ident)))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
 
 from homarus.core.errors import HomarusError
 from homarus.gateway.methods import Call, Method, Params, passed
@@ -19,6 +23,18 @@ class ResolveParams(Params, frozen=True, kw_only=True):
     id: str
     decision: str
     PASSED = passed("reviewer grantExpiresInDays")
+
+
+class RulesFile(Params, frozen=True, kw_only=True):
+    version: Literal[1]
+    defaults: dict[str, Any] = msgspec.field(default_factory=dict)
+    agents: dict[str, Any] = msgspec.field(default_factory=dict)
+    socket: Any = None  # where the original's own helper listens; there is none here
+
+
+class RulesParams(Params, frozen=True, kw_only=True):
+    file: RulesFile
+    base_hash: str = ""
 
 
 def _row(request: Request) -> dict[str, Any]:
@@ -56,17 +72,68 @@ async def resolve(call: Call, params: ResolveParams) -> dict[str, Any]:
     return {"ok": True}
 
 
-async def rules(call: Call, _params: Params) -> dict[str, Any]:
-    """Return what may always run, in the shape of the original's file."""
-    found = call.client.operations.lasting_approvals()
+async def wait(call: Call, params: IdParams) -> dict[str, Any]:
+    """Wait until a question is answered; one that nobody answers in time is a no."""
+    approvals = call.client.home.toolkit.approvals
+    while True:
+        book = approvals.read()
+        waiting = next((each for each in book.pending if each.id == params.id), None)
+        decided = next((each for each in reversed(book.decided) if each.request.id == params.id), None)
+        if waiting is None and decided is None:
+            raise Refused("unknown or expired approval id", Code.APPROVAL_NOT_FOUND)
+        if waiting is None and decided is not None:
+            asked = decided.request
+            facts = {"createdAtMs": asked.created_ms, "expiresAtMs": asked.expires_ms, "resolvedAtMs": decided.at_ms}
+            return {"id": params.id, "decision": decided.decision, **facts}
+        await call.gateway.clock.sleep(0.25)
+
+
+def _file(call: Call) -> dict[str, Any]:
     agents: dict[str, Any] = {}
-    for rule in found:
+    for rule in call.client.operations.lasting_approvals():
         entry = {"id": rule.id, "pattern": rule.subject, "lastUsedAt": rule.used_ms}
         agents.setdefault(rule.agent_id, {"allowlist": []})["allowlist"].append(entry)
+    return {"version": 1, "defaults": {}, "agents": agents}
+
+
+def _shown(call: Call) -> dict[str, Any]:
+    file = _file(call)
     fallback = {"security": "allowlist", "ask": "on-miss", "askFallback": "deny", "autoAllowSkills": False}
     path = str(call.client.home.config.paths.own_dir / "approvals.json")
-    file = {"version": 1, "defaults": {}, "agents": agents}
-    return {"path": path, "exists": bool(found), "hash": "", "file": file, "resolvedDefaults": fallback}
+    kept = hashlib.sha256(msgspec.json.encode(file, order="sorted")).hexdigest()
+    return {"path": path, "exists": bool(file["agents"]), "hash": kept, "file": file, "resolvedDefaults": fallback}
+
+
+async def rules(call: Call, _params: Params) -> dict[str, Any]:
+    """Return what may always run, in the shape of the original's file."""
+    return _shown(call)
+
+
+async def set_rules(call: Call, params: RulesParams) -> dict[str, Any]:
+    """Take back what the new file does not name. Nothing is allowed this way: a rule is an exact command that somebody was asked about."""
+    now = _shown(call)
+    if params.base_hash and params.base_hash != now["hash"]:
+        raise Refused("the rules changed since they were read; re-run exec.approvals.get and retry")
+    if any(value not in (None, "", now["resolvedDefaults"].get(key)) for key, value in params.file.defaults.items()):
+        raise Refused("the usual rules are those of tools.exec in the configuration")
+    known = {each["id"]: (agent, each["pattern"]) for agent, each in _entries(now["file"]["agents"])}
+    patterns = {place: ident for ident, place in known.items()}
+    kept = set()
+    for agent, each in _entries(params.file.agents):
+        ident = each.get("id") if each.get("id") in known else patterns.get((agent, each.get("pattern")))
+        if ident is None:
+            raise Refused("a command is allowed for good by answering 'allow-always' when it is asked, not from here")
+        kept.add(ident)
+    for ident in known.keys() - kept:
+        call.client.home.toolkit.approvals.revoke(ident)
+    return _shown(call)
+
+
+def _entries(agents: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for agent, entry in agents.items():
+        listed = entry.get("allowlist") if isinstance(entry, dict) else None
+        for each in listed if isinstance(listed, list) else ():
+            yield agent, each if isinstance(each, dict) else {"pattern": each}
 
 
 async def nothing(_call: Call, _params: Params) -> list[Any]:
@@ -81,7 +148,9 @@ METHODS = {
     "exec.approval.list": Method(APPROVALS, waiting),
     "exec.approval.get": Method(APPROVALS, one, IdParams),
     "exec.approval.resolve": Method(APPROVALS, resolve, ResolveParams),
+    "exec.approval.waitDecision": Method(APPROVALS, wait, IdParams),
     "exec.approvals.get": Method(ADMIN, rules),
+    "exec.approvals.set": Method(ADMIN, set_rules, RulesParams, write=True),
     "plugin.approval.list": Method(APPROVALS, nothing),
     "openclaw.approval.list": Method(APPROVALS, nothing),
     "question.list": Method(QUESTIONS, no_questions),

@@ -89,11 +89,6 @@ class InjectParams(Params, frozen=True, kw_only=True):
     agent_id: str = ""
 
 
-class BranchParams(Params, frozen=True, kw_only=True):
-    session_key: str
-    agent_id: str = ""
-
-
 def command_scope(message: str) -> str:
     """Return the scope that a command in a message needs beyond that of sending."""
     from homarus.commands.table import ALL
@@ -122,7 +117,7 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
     check_text(text, options.images, ident)
     if known := gateway.runs.get(ident):
         return _again(known)
-    run = gateway.runs.begin(ident, key, gateway.now_ms)
+    run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     gateway.feed.attend(key)
     await gateway.turnstile()
     try:
@@ -278,16 +273,6 @@ async def inject(call: Call, params: InjectParams) -> dict[str, Any]:
     return {"ok": True, "messageId": ident}
 
 
-async def branches(call: Call, params: BranchParams) -> dict[str, Any]:
-    """Return the branch that is in view; others are not shown here."""
-    lines = await call.client.operations.transcript(call.gateway.key(params.session_key, params.agent_id))
-    if not lines:
-        return {"branches": []}
-    first = next((line.message.text for line in lines if line.message.text), "")
-    row = {"leafEntryId": lines[-1].id, "headline": first[:80], "messageCount": len(lines), "active": True}
-    return {"branches": [row]}
-
-
 METHODS = {
     "chat.send": Method(WRITE, send, SendParams, raised=lambda params: command_scope(params.message)),
     "chat.history": Method(READ, read, HistoryParams),
@@ -296,5 +281,4 @@ METHODS = {
     "chat.abort": Method(WRITE, abort, AbortParams),
     "chat.message.get": Method(READ, message, MessageParams),
     "chat.inject": Method(ADMIN, inject, InjectParams),
-    "sessions.branches.list": Method(READ, branches, BranchParams),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,7 @@ class RenameParams(Params, frozen=True, kw_only=True):
 
 class RotateParams(Params, frozen=True, kw_only=True):
     device_id: str
-    role: str = "operator"
+    role: Literal["operator", "node"] = "operator"
     scopes: tuple[str, ...] | None = None
 
 
@@ -42,7 +42,8 @@ class SetupParams(Params, frozen=True):
 async def listed(call: Call, _params: Params) -> dict[str, Any]:
     book = call.gateway.devices.read()
     pending = [msgspec.to_builtins(wish) for wish in sorted(book.pending.values(), key=lambda each: -each.ts)]
-    return {"pending": pending, "paired": [shown(device) for device in book.paired.values()]}
+    paired = [shown(device) for device in (*book.paired.values(), *book.nodes.values())]
+    return {"pending": pending, "paired": paired}
 
 
 async def approve(call: Call, params: RequestParams) -> dict[str, Any]:
@@ -73,14 +74,14 @@ async def rename(call: Call, params: RenameParams) -> dict[str, Any]:
 
 
 async def rotate(call: Call, params: RotateParams) -> dict[str, Any]:
-    device, token = call.gateway.devices.rotate(params.device_id, params.scopes, call.principal)
+    device, token = call.gateway.devices.rotate(params.device_id, params.scopes, call.principal, params.role)
     _cut_off(call, params.device_id)
     scopes = list(device.token.scopes) if device.token else []
     return {"deviceId": device.device_id, "role": device.role, "token": token, "scopes": scopes}
 
 
 async def revoke(call: Call, params: RotateParams) -> dict[str, Any]:
-    device = call.gateway.devices.revoke(params.device_id, call.principal)
+    device = call.gateway.devices.revoke(params.device_id, call.principal, params.role)
     _cut_off(call, params.device_id)
     return {"deviceId": device.device_id, "role": device.role, "revokedAtMs": call.gateway.now_ms}
 

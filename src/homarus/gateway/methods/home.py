@@ -56,6 +56,11 @@ class PatchParams(Params, frozen=True):
     fields: dict[str, Any]
 
 
+class NameParams(Params, frozen=True):
+    session: str
+    label: str
+
+
 class ListParams(Params, frozen=True, kw_only=True):
     session: str = ""
     agent: str = ""
@@ -167,6 +172,20 @@ async def patch(call: Call, params: PatchParams) -> dict[str, Any]:
     return {}
 
 
+async def rename(call: Call, params: NameParams) -> dict[str, Any]:
+    key = _key(call, params.session)
+    named = call.client.home.store(key.agent_id).rename(key, params.label)
+    call.gateway.feed.changed(key, "patch")
+    return {"key": named.name, "label": named.entry.label}
+
+
+async def delete(call: Call, params: SessionParams) -> dict[str, Any]:
+    key = _key(call, params.session)
+    archive = await call.client.operations.delete(key)
+    call.gateway.feed.changed(key, "delete")
+    return {"key": str(key), "deleted": archive is not None, "archive": archive or None}
+
+
 def _patch_scope(params: PatchParams) -> str:
     return "" if _HARMLESS.issuperset(params.fields) else ADMIN
 
@@ -190,5 +209,7 @@ METHODS = {
     "home.history": Method(READ, history, ListParams),
     "home.sessions": Method(READ, sessions, ListParams),
     "home.search": Method(READ, search, ListParams),
+    "home.rename": Method(SESSIONS_WRITE, rename, NameParams),
+    "home.delete": Method(ADMIN, delete, SessionParams),
     "home.patch": Method(SESSIONS_WRITE, patch, PatchParams, raised=_patch_scope),
 }

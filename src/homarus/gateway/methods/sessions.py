@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import asyncio
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from homarus.commands.settings import Caller
+from homarus.core.errors import Unknown
 from homarus.core.routes import SessionKey, SessionKind, named_session
 from homarus.delivery.sanitize import shape
 from homarus.gateway.methods import Call, Method, Params, passed
@@ -18,8 +19,11 @@ from homarus.gateway.rows import empty_row, row_of, session_row
 from homarus.gateway.scopes import ADMIN, READ, WRITE
 from homarus.models.levels import parse_level
 from homarus.models.ref import split_ref
+from homarus.queue.modes import Overrides
+from homarus.queue.settings import Mode
 from homarus.runtime.client import RunOptions
-from homarus.sessions.usage import Total
+from homarus.sessions.home import SessionHome
+from homarus.sessions.maintenance import tidy
 
 _MOST, _SHOWN = 1000, 200
 
@@ -141,6 +145,13 @@ class DeleteParams(Params, frozen=True, kw_only=True):
     )
 
 
+class CleanupParams(Params, frozen=True):
+    agent: str = ""
+    all_agents: bool = False
+    enforce: bool = False
+    PASSED = passed("activeKey fixMissing fixDmScope")
+
+
 class PreviewParams(Params, frozen=True, kw_only=True):
     keys: tuple[str, ...]
     limit: int = 12
@@ -157,15 +168,12 @@ class ResolveParams(Params, frozen=True):
     PASSED = passed("reference slugHint spawnedBy includeGlobal includeUnknown")
 
 
-class UsageParams(Params, frozen=True):
-    key: str = ""
+class SteerParams(Params, frozen=True, kw_only=True):
+    key: str
+    message: str
     agent_id: str = ""
-    start_date: str = ""
-    end_date: str = ""
-    range: str = ""
-    days: int = 0
-    limit: int = 50
-    PASSED = passed("agentScope creatorKey mode groupBy includeHistorical utcOffset timeZone includeContextWeight")
+    idempotency_key: str = ""
+    attachments: tuple[Attachment, ...] = ()
 
 
 class SearchParams(Params, frozen=True, kw_only=True):
@@ -378,6 +386,16 @@ async def delete(call: Call, params: DeleteParams) -> dict[str, Any]:
     return {"ok": True, "key": str(key), "deleted": archived is not None, "archived": [archived] if archived else []}
 
 
+async def cleanup(call: Call, params: CleanupParams) -> dict[str, Any]:
+    """Put old sessions away by the rules of session.maintenance, or say what would go."""
+    home = call.client.home
+    chosen = home.config.agents if params.all_agents else [home.config.agent_named(params.agent)]
+    tidied = [
+        await asyncio.to_thread(tidy, home.config, home.store(agent.id), enforce=params.enforce) for agent in chosen
+    ]
+    return {"ok": True, "dryRun": not params.enforce, "agents": tidied}
+
+
 async def preview(call: Call, params: PreviewParams) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for name in params.keys[:64]:
@@ -396,80 +414,30 @@ async def preview(call: Call, params: PreviewParams) -> dict[str, Any]:
 
 
 async def resolve(call: Call, params: ResolveParams) -> dict[str, Any]:
+    """Say which session is meant, by the rules that every other part of the program has; looking makes none."""
+    home = call.client.home
     if params.key:
         key = call.gateway.key(params.key, params.agent_id)
         if call.client.operations.find(key) is not None or params.allow_missing or key.is_main:
             return {"ok": True, "key": str(key), "agentId": key.agent_id}
-    config = call.client.home.config
-    for agent in [config.agent_named(params.agent_id)] if params.agent_id else config.agents:
-        for info in await call.client.sessions(agent.id):
-            ident = info.entry.session_id
-            short = params.short_id and ident.startswith(params.short_id)
-            if ident == params.session_id or short or (params.label and info.entry.label == params.label):
-                return {"ok": True, "key": str(info.key), "agentId": info.agent_id}
-    if params.allow_missing:
-        return {"ok": False}
-    raise Refused("No session found")
-
-
-async def usage(call: Call, params: UsageParams) -> dict[str, Any]:
-    """Count what sessions took in a span of days, from the transcripts."""
-    now = datetime.now(UTC)
-    days = params.days or {"7d": 7, "30d": 30, "90d": 90, "1y": 365, "all": 3650}.get(params.range, 30)
-    start = _day(params.start_date) or (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0)
-    costs = await call.client.operations.costs(int(start.timestamp() * 1000))
-    end = params.end_date or f"{now:%Y-%m-%d}"
-    rows = []
-    for name, total in sorted(costs.sessions.items(), key=lambda pair: -pair[1].tokens)[: max(1, params.limit)]:
-        try:
-            row = row_of(call.gateway, call.gateway.key(name))
-        except Refused:
-            continue
-        if params.key and name != params.key:
-            continue
-        rows.append({**row, "usage": _total(total)})
-    daily = [{"date": name, **_total(total)} for name, total in sorted(costs.days.items())]
-    models = [{"model": name, "count": total.calls, "totals": _total(total)} for name, total in costs.models.items()]
-    messages = {"total": costs.total.calls, "user": 0, "assistant": costs.total.calls, "toolCalls": 0}
-    return {
-        "updatedAt": call.gateway.now_ms,
-        "startDate": f"{start:%Y-%m-%d}",
-        "endDate": end,
-        "sessions": rows,
-        "totals": _total(costs.total),
-        "aggregates": {
-            "messages": messages | {"toolResults": 0, "errors": 0},
-            "tools": {"totalCalls": 0, "uniqueTools": 0, "tools": []},
-            "byModel": models,
-            "byProvider": [],
-            "byAgent": [],
-            "byChannel": [],
-            "daily": [{**row, "tokens": row["totalTokens"], "cost": row["totalCost"]} for row in daily],
-        },
-    }
-
-
-async def cost(call: Call, params: UsageParams) -> dict[str, Any]:
-    found = await usage(call, params)
-    daily = [
-        {key: value for key, value in row.items() if key not in {"tokens", "cost"}}
-        for row in found["aggregates"]["daily"]
-    ]
-    return {"updatedAt": found["updatedAt"], "days": len(daily), "daily": daily, "totals": found["totals"]}
-
-
-def _total(total: Total) -> dict[str, Any]:
-    counts = {"input": total.input, "output": total.output, "cacheRead": total.cache_read}
-    money = {"inputCost": 0, "outputCost": 0, "cacheReadCost": 0, "cacheWriteCost": 0, "missingCostEntries": 0}
-    more = {"cacheWrite": total.cache_write, "totalTokens": total.tokens, "totalCost": round(total.cost, 6)}
-    return {**counts, **more, **money}
-
-
-def _day(text: str) -> datetime | None:
+    word = params.key or params.session_id or params.short_id or params.label
+    agent = home.config.agent_named(params.agent_id).id if params.agent_id else ""
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) if text else None
-    except ValueError:
-        raise Refused(f"invalid date: {text}; write YYYY-MM-DD") from None
+        if not word:
+            raise Refused("name the session: key, sessionId, shortId or label")
+        found = SessionHome.of(home.config, clock=home.clock, ids=home.ids).resolve(word, agent)
+    except Unknown as problem:
+        if params.allow_missing and "could be any of" not in problem.message:
+            return {"ok": False}
+        raise Refused(f"No session found: {problem}") from None
+    return {"ok": True, "key": str(found.key), "agentId": found.agent_id}
+
+
+async def steer(call: Call, params: SteerParams) -> dict[str, Any]:
+    """Say something that ends what runs and is answered at once."""
+    key = call.gateway.key(params.key, params.agent_id)
+    options = RunOptions(images=images(params.attachments), queue=Overrides(mode=Mode.INTERRUPT))
+    return await hand_in(call, key, params.message, params.idempotency_key or call.gateway.ids.uuid(), options)
 
 
 async def search(call: Call, params: SearchParams) -> dict[str, Any]:
@@ -486,13 +454,13 @@ METHODS = {
     "sessions.preview": Method(READ, preview, PreviewParams),
     "sessions.resolve": Method(READ, resolve, ResolveParams),
     "sessions.search": Method(READ, search, SearchParams),
-    "sessions.usage": Method(READ, usage, UsageParams),
-    "usage.cost": Method(READ, cost, UsageParams),
+    "sessions.steer": Method(WRITE, steer, SteerParams, raised=lambda params: command_scope(params.message)),
     "sessions.create": Method(WRITE, create, CreateParams, raised=lambda params: command_scope(params.message)),
     "sessions.patch": Method(WRITE, patch, PatchParams, raised=_patch_scope),
     "sessions.send": Method(WRITE, send, SendParams, raised=lambda params: command_scope(params.message)),
     "sessions.abort": Method(WRITE, abort, AbortParams),
     "sessions.reset": Method(ADMIN, reset, ResetParams),
+    "sessions.cleanup": Method(ADMIN, cleanup, CleanupParams, write=True),
     "sessions.compact": Method(ADMIN, compact, CompactParams),
     "sessions.delete": Method(ADMIN, delete, DeleteParams),
 }

@@ -64,6 +64,7 @@ class Opinion(Struct):
     contradicts: list[Fact] = field(default_factory=list)
     strong_days: set[int] = field(default_factory=set)
     trend: float = 0.0  # of the last day with evidence
+    curve: list[tuple[int, float]] = field(default_factory=list)  # how sure it was at the end of each day with evidence
 
 
 def evolve(facts: Iterable[Fact]) -> tuple[list[Opinion], list[Fact]]:
@@ -108,11 +109,14 @@ def _reflect(day: int, facts: list[Fact], opinions: list[Opinion], unclear: list
         if fact.kind == "opinion" and not matched:
             opinions.append(_new(fact, day, opinions))
     for opinion in opinions:
-        if id(opinion) in before and id(opinion) in seen:
+        if id(opinion) not in before:
+            opinion.curve.append((day, opinion.confidence))
+        elif id(opinion) in seen:
             most = LEAP if len(opinion.strong_days) >= 2 else STEP
             start = before[id(opinion)]
             opinion.confidence = _within(start + max(-most, min(most, opinion.confidence - start)))
             opinion.trend = opinion.confidence - start
+            opinion.curve.append((day, opinion.confidence))
             if opinion.confidence < RETIRED and len(opinion.contradicts) >= AGAINST and opinion.status == "active":
                 opinion.status = "retired"
 

@@ -10,10 +10,9 @@ does a region that somebody edited: it is kept, and what was added to it counts 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from itertools import combinations
 from pathlib import Path, PurePosixPath
@@ -21,21 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from homarus.core.errors import StorageError
 from homarus.core.origin import mark_origin
 from homarus.core.text import single_line, slug
 from homarus.memory.bank.assist import Ask, Assisted, assist
 from homarus.memory.bank.facts import Fact, Knowledge, conflicts
 from homarus.memory.bank.grammar import parse_bullet
+from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
 from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
-from homarus.storage.atomic import ensure_dir, write_atomic
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 FOLDER = "bank/entities"
-JOURNAL, RUNS = ".memory/reflect", 20  # what each run changed, so that it can be undone
 CURRENT, TIMELINE, TEXT, LISTED, RELATED = 12, 40, 300, 150, 10
 PROPOSED, SURE, SUPPORTED = 20, 0.75, 2  # for MEMORY.md: how many, how sure an opinion, on how many days it was said
 
@@ -98,7 +95,7 @@ def reflect(
     for draft in _drafts(known, opinions, pages, first):
         _apply(memory.workspace, draft, report, before, dry_run=dry_run)
     if before and not dry_run:
-        report.run = _record(memory.workspace, before, memory.today())
+        report.run = record(memory.workspace, before, memory.today())
     return report
 
 
@@ -303,57 +300,6 @@ def _edited(workspace: Path, pages: Iterable[str]) -> list[tuple[str, Fact]]:
                 fact = Fact(**place, **said, entities=linked, confidence=bullet.confidence)
                 found.append((line, fact))
     return found
-
-
-def _record(workspace: Path, before: dict[str, str], today: date) -> str:
-    """Keep what the changed pages were, for `undo`; old runs go."""
-    folder = workspace / JOURNAL
-    ensure_dir(folder)
-    runs = sorted(folder.glob("*.json"))
-    number = int(runs[-1].stem.split("-")[0]) + 1 if runs else 1
-    name = f"{number:06d}-{today.isoformat()}"
-    after = {path: read_page(workspace, path) for path in before}
-    write_atomic(folder / f"{name}.json", json.dumps({"before": before, "after": after}).encode())
-    for old in runs[: max(0, len(runs) + 1 - RUNS)]:
-        old.unlink(missing_ok=True)
-    return name
-
-
-def runs(workspace: Path) -> list[str]:
-    return sorted(path.stem for path in (workspace / JOURNAL).glob("*.json"))
-
-
-def undo(workspace: Path, run: str = "") -> tuple[str, list[str], list[str]]:
-    """Put the pages back as they were before a run (the last one, if none is named); return it, the pages, and those changed since."""
-    runs = sorted((workspace / JOURNAL).glob("*.json"))
-    chosen = next(
-        (path for path in reversed(runs) if not run or path.stem == run or path.stem.startswith(f"{run}-")), None
-    )
-    if chosen is None:
-        raise StorageError(
-            f"there is no reflection '{run}' to undo" if run else "there is no reflection to undo",
-            cure="'homarus memory undo --list' shows them",
-        )
-    told = json.loads(chosen.read_text(encoding="utf-8"))
-    done: list[str] = []
-    left: list[str] = []
-    for path, text in told["before"].items():
-        back = _if_unchanged(told["after"][path], text)
-        if read_page(workspace, path) != told["after"][path]:
-            left.append(path)
-        elif text:
-            change(workspace, path, back)
-            done.append(path)
-        else:
-            (workspace / path).unlink(missing_ok=True)
-            done.append(path)
-    if not left:
-        chosen.unlink(missing_ok=True)
-    return chosen.stem, done, left
-
-
-def _if_unchanged(after: str, text: str) -> Callable[[str], str]:
-    return lambda now: text if now == after else now
 
 
 def _iso(day: int | None) -> str:

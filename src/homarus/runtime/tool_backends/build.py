@@ -1,7 +1,4 @@
-"""What a running home offers to its tools: each contract of `tools.services` that can be filled here, filled.
-
-Messages to people come with channels; until then their tool does not exist.
-"""
+"""What a running home offers to its tools: each contract of `tools.services` that can be filled here, filled."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from homarus.runtime.tool_backends.config import ConfigBackend
 from homarus.runtime.tool_backends.messenger import SessionMessenger
 from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.runtime.tool_backends.status import StatusBackend
-from homarus.tools.services import Json, ToolServices
+from homarus.tools.services import Json, Sender, ToolServices
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -33,6 +30,15 @@ class Jobs:
             raise ToolError(problem.message, cure=problem.cure) from None
 
 
+def _sender(runtime: Runtime) -> Sender | None:
+    """Return the way to people in chats; a home without channels has nobody to write to."""
+    if not runtime.home.config.get("channels"):
+        return None
+    from homarus.runtime.tool_backends.message import MessageBackend
+
+    return MessageBackend(runtime)
+
+
 class ToolBackends:
     """The backends of one home. `services` is what the tools are built from."""
 
@@ -46,6 +52,7 @@ class ToolBackends:
             sessions_send=self._messenger,
             spawner=runtime.children,
             status=StatusBackend(runtime, sessions),
+            sender=_sender(runtime),
             scheduler=Jobs(runtime),
             gateway=ConfigBackend(home.config, home.env),
             vision=Vision(home.config, home.models),

@@ -1,0 +1,1 @@
+"""Discord, through a bot's gateway and REST connection."""

@@ -1,0 +1,1 @@
+"""IRC: channels and private messages over one TCP or TLS connection, spoken by a client of our own."""

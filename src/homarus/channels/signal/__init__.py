@@ -1,0 +1,1 @@
+"""Signal, through the daemon of signal-cli."""

@@ -1,0 +1,1 @@
+"""XMPP: people and group chats on any Jabber server, through slixmpp."""

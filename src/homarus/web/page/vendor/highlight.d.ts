@@ -1,0 +1,1 @@
+declare const highlighter: any; export default highlighter;

@@ -1,0 +1,1 @@
+export function qrcode(type: number, level: string): any;

@@ -1,0 +1,13 @@
+"""The contract's first rig."""
+
+from pathlib import Path
+
+import pytest
+from tests.channels.contract import SCENARIOS, Scenario, play
+from tests.channels.fake.platform import FakeRig
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario: Scenario, tmp_path: Path) -> None:
+    async with FakeRig() as rig:
+        await play(scenario, rig, tmp_path)

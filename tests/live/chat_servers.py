@@ -1,0 +1,276 @@
+"""Real chat and mail servers on loopback: each is started from an empty folder, waited for, and ended by its pid."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/sbin"])
+
+
+def program(name: str, package: str) -> str:
+    """Return where a program lies, or skip the test with the package that brings it."""
+    found = shutil.which(name, path=PLACES)
+    if found is None:
+        pytest.skip(f"needs {package}")
+    return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def running(line: Sequence[str], port: int, log: Path, env: dict[str, str] | None = None) -> AsyncIterator[int]:
+    """Start a server, wait until it takes connections, and end it with whatever it started."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(list(line), stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True)  # fmt: skip
+    try:
+        async with asyncio.timeout(90):
+            while not await _answers(port):
+                assert process.poll() is None, f"{line[0]} ended: {log.read_text(errors='replace')[-2000:]}"
+                await asyncio.sleep(0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            await asyncio.to_thread(process.wait, 10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for localhost and 127.0.0.1, signed by itself; return the files of it and of its key."""
+    import datetime as dt
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption()))
+    return cert_file, key_file
+
+
+@contextlib.asynccontextmanager
+async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
+    binary = program("ngircd", "ngircd (Debian)")
+    port, secure = free_port(), free_port()
+    cert, key = certificate(folder)
+    config = folder / "ngircd.conf"
+    config.write_text(
+        f"[Global]\nName = irc.example.net\nInfo = test\nListen = 127.0.0.1\nPorts = {port}\nAdminInfo1 = a\nAdminInfo2 = b\nAdminEMail = a@b.example\n"
+        f"[Limits]\nMaxConnectionsIP = 0\nMaxPenaltyTime = 0\n[Options]\nPAM = no\nIdent = no\nDNS = no\nChrootDir =\n"
+        f"[SSL]\nCertFile = {cert}\nKeyFile = {key}\nPorts = {secure}\n"
+    )
+    config.chmod(0o644)
+    async with running([binary, "-n", "-f", str(config)], port, folder / "ngircd.log"):
+        yield secure if tls else port
+
+
+@contextlib.asynccontextmanager
+async def miniircd(folder: Path) -> AsyncIterator[int]:
+    binary = program("miniircd", "miniircd (PyPI)")
+    port = free_port()
+    line = [binary, "--listen", "127.0.0.1", "--ports", str(port), *(["--setuid", "root"] if os.getuid() == 0 else [])]
+    async with running(line, port, folder / "miniircd.log"):
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def synapse(folder: Path, *, limited: bool = False) -> AsyncIterator[str]:
+    """Start a homeserver with open registration and yield its address."""
+    python = Path(os.environ.get("HOMARUS_SYNAPSE_PYTHON", Path.home() / ".cache/homarus-tests/synapse/bin/python"))
+    if not python.exists():
+        pytest.skip("needs matrix-synapse (PyPI) in a venv of its own: scripts/install_programs.sh")
+    port = free_port()
+    made = [python, "-m", "synapse.app.homeserver", "-c", folder / "hs.yaml", "--generate-config", "--server-name", "test.example", "--report-stats", "no"]  # fmt: skip
+    done = await asyncio.to_thread(
+        subprocess.run, [str(word) for word in made], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    fast = {"per_second": 1000, "burst_count": 1000}
+    rates = {
+        "rc_message": {"per_second": 0.5, "burst_count": 2} if limited else fast,
+        "rc_registration": fast,
+        "rc_login": {"address": fast, "account": fast, "failed_attempts": fast},
+        "rc_joins": {"local": fast, "remote": fast},
+        "rc_invites": {"per_room": fast, "per_user": fast, "per_issuer": fast},
+        "rc_room_creation": fast,
+    }
+    config = {
+        "listeners": [
+            {"port": port, "type": "http", "bind_addresses": ["127.0.0.1"], "resources": [{"names": ["client"]}]}
+        ],
+        "database": {"name": "sqlite3", "args": {"database": str(folder / "hs.db")}},
+        "enable_registration": True,
+        "enable_registration_without_verification": True,
+        "trusted_key_servers": [],
+        "media_store_path": str(folder / "media"),
+        **rates,
+    }
+    (folder / "more.yaml").write_text(json.dumps(config))
+    line = [str(python), "-m", "synapse.app.homeserver", "-c", str(folder / "hs.yaml"), "-c", str(folder / "more.yaml")]
+    async with running(line, port, folder / "synapse.log"):
+        yield f"http://127.0.0.1:{port}"
+
+
+class Wire:
+    """A wire to a server that can be cut: `async with Wire(port) as wire`, then connect to `wire.port`."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+        self._open.clear()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, out = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, out}
+        await asyncio.gather(self._pass(reader, out), self._pass(there, writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        self._open.discard(writer)
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def dovecot(folder: Path) -> AsyncIterator[tuple[int, int, Path]]:
+    """Start an IMAP server where every password is `secret`; yield its plain and its TLS port, and its mailboxes."""
+    binary = program("dovecot", "dovecot-imapd (Debian)")
+    plain, secure = free_port(), free_port()
+    cert, key = certificate(folder)
+    # Its processes that talk to strangers refuse to be root, and must reach its folder.
+    root = os.getuid() == 0
+    user = pwd.getpwuid(os.getuid()).pw_name
+    group = grp.getgrgid(os.getgid()).gr_name
+    run = Path(tempfile.mkdtemp(prefix="dovecot-"))
+    run.chmod(0o755)
+    mail = run / "mail"
+    mail.mkdir()
+    owner = (65534, 65534) if root else (os.getuid(), os.getgid())
+    os.chown(mail, *owner)
+    config = folder / "dovecot.conf"
+    config.write_text(f"""
+base_dir = {run}
+state_dir = {folder}/state
+log_path = {folder}/dovecot.log
+protocols = imap
+listen = 127.0.0.1
+ssl = yes
+ssl_cert = <{cert}
+ssl_key = <{key}
+disable_plaintext_auth = no
+mail_location = maildir:{mail}/%u
+first_valid_uid = 1
+mail_uid = {owner[0]}
+mail_gid = {owner[1]}
+default_internal_user = {"dovecot" if root else user}
+default_internal_group = {"dovecot" if root else group}
+default_login_user = {"dovenull" if root else user}
+service anvil {{
+  chroot =
+}}
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = {plain}
+  }}
+  inet_listener imaps {{
+    port = {secure}
+    ssl = yes
+  }}
+}}
+passdb {{
+  driver = static
+  args = password=secret
+}}
+userdb {{
+  driver = static
+  args = home={mail}/%u
+}}
+""")
+    try:
+        async with running([binary, "-F", "-c", str(config)], plain, folder / "dovecot.out"):
+            yield plain, secure, mail
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
+    """Start a mail server that takes letters over STARTTLS and puts them into mailboxes; see `mail_server.py`."""
+    pytest.importorskip("aiosmtpd", reason="needs aiosmtpd (PyPI)")
+    port = free_port()
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    line = [sys.executable, str(Path(__file__).parent / "mail_server.py"), str(port), str(mail), str(cert), str(key)]
+    async with running(line, port, folder / "smtp.log"):
+        yield port

@@ -1,0 +1,139 @@
+"""A home with notes, conversations and a model that does what it is told to, served for a browser: `python -m tests.web.serve FOLDER`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.gateway.served import served
+from tests.scenarios.home import House, last_user
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import SystemClock, SystemIds
+from homarus.core.errors import Cancelled, ModelError, ModelFailure
+from homarus.core.events import TextDelta, ThinkingDelta
+from homarus.core.messages import Assistant, Cost, Part, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.sessions.store import SessionStore
+
+ANSWER = """## A plan
+
+Here is **what** I found, with `code` and a [link](https://example.org/):
+
+1. First, look at the *notes* (memory/2026-05-01.md#L3).
+2. Then run the tests.
+
+```python
+def fib(n: int) -> int:
+    "Return the n-th number."
+    return n if n < 2 else fib(n - 1) + fib(n - 2)  # slow on purpose
+```
+
+| name | value |
+|:-----|------:|
+| pi   | 3.14  |
+
+- [x] done
+- [ ] open
+"""
+HOSTILE = (
+    "<script>window.pwned=1</script><img src=x onerror='window.pwned=2'><svg onload=window.pwned=3></svg>\n\n"
+    "[click](javascript:window.pwned=4) [data](data:text/html,<script>window.pwned=5</script>) "
+    "![p](https://evil.example/pixel.png) <iframe srcdoc='<script>parent.pwned=6</script>'></iframe>\n\n"
+    "```html\n<script>window.pwned=7</script>\n```\n\n<style>.question{display:none}</style>\n"
+)
+COMMAND = "echo 'safe' # \u202etxt.exe <script>window.pwned=8</script>"
+
+
+class PageModel:
+    """Answers by the first word of the newest message: stream, think, tool, approve, hostile, hang; anything else is repeated."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        self.calls += 1
+        said = last_user(request.messages)
+        word = said.split()[0].lower() if said.split() else ""
+        done = isinstance(request.messages[-1], ToolResult)
+        calls: dict[str, ToolCall] = {
+            "tool": ToolCall(
+                f"t{self.calls}", "write", {"path": "plan.txt", "content": f"step {self.calls}\n<b>bold</b>\n"}
+            ),
+            "approve": ToolCall(f"a{self.calls}", "exec", {"command": COMMAND}),
+        }
+        text = {"stream": ANSWER, "hostile": HOSTILE}.get(word, f"You said: {said}")
+        parts: list[Part] = []
+        if word == "think":
+            yield ThinkingDelta("First I weigh *both* sides.")
+            parts.append(Thinking("First I weigh *both* sides."))
+        if word in calls and not done:
+            text = "I need a tool."
+        try:
+            with cancel.interrupting():
+                for at in range(0, len(text), 24):
+                    yield TextDelta(text[at : at + 24])
+                    await asyncio.sleep(0.01 if word in {"stream", "hang"} else 0)
+                if word == "hang" and not done:
+                    await asyncio.sleep(600)
+        except Cancelled:
+            stopped = Assistant((Text(text),), stop_reason=StopReason.ABORTED)
+            yield Stop(stopped, ModelError(ModelFailure.ABORTED, "stopped"))
+            return
+        parts.append(Text(text))
+        usage = Usage(input=900, output=120, cache_read=2_000, cost=Cost(input=0.002, output=0.001))
+        reason = StopReason.STOP
+        if word in calls and not done:
+            parts.append(calls[word])
+            reason = StopReason.TOOL_USE
+        yield Stop(Assistant(tuple(parts), usage=usage, stop_reason=reason, provider="script", model="model"))
+
+
+def furnish(folder: Path) -> House:
+    """Put into a home what the views show."""
+    house = House(
+        folder, config={"agents": {"defaults": {"memorySearch": {"provider": "none"}, "sandbox": {"mode": "off"}}}}
+    )
+    house.model = PageModel()  # type: ignore[assignment]
+    notes = house.workspace / "memory"
+    notes.mkdir(parents=True)
+    (house.workspace / "MEMORY.md").write_text("# Memory\n\nAnna lives in Lisbon.\n")
+    lines = "\n".join(f"- O(c=0.{6 + at}) @Anna: Prefers tea to coffee on day {at}." for at in range(3))
+    (notes / "2026-05-01.md").write_text(
+        f"# Friday\n\nThe dentist is on 8 May at ten.\n\n## Retain\n{lines}\n- W @Anna @Ben: Anna and Ben are married.\n"
+    )
+    (notes / "2026-05-02.md").write_text(
+        "# Saturday\n\n## Retain\n- O @Anna: Prefers coffee to tea.\n- B @Ben: Went to Porto with Anna.\n"
+    )
+    store = SessionStore(
+        house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds(), main_key="main"
+    )
+    with store.open_writer(store.key("agent:main:explicit:long")) as writer:
+        for number in range(2_500):
+            writer.append_message(User((Text(f"question {number}"),)), durable=False)
+            writer.append_message(
+                Assistant((Text(f"answer **{number}** with some words\n\n- one\n- two"),), provider="script"),
+                durable=False,
+            )
+    store.update(store.key("agent:main:explicit:long"), label="A long talk")
+    with store.open_writer(store.key("agent:main:explicit:odd")) as writer:
+        writer.append_message(User((Text("hostile <img src=x onerror='window.pwned=9'>"),)))
+        writer.append_message(Assistant((Text(HOSTILE),), provider="script"))
+    store.update(store.key("agent:main:explicit:odd"), label="<img src=x onerror='window.pwned=10'>")
+    return house
+
+
+async def main(folder: Path) -> None:
+    house = furnish(folder)
+    async with served(house, unix=True) as home:
+        home.gateway.port = home.port
+        sys.stdout.write(json.dumps({"port": home.port}) + "\n")
+        sys.stdout.flush()
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
