@@ -12,6 +12,7 @@ import click
 
 from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
 from homarus.admin.setup import set_up
+from homarus.channels.discovery import manifests, named
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
@@ -178,12 +179,21 @@ def _keys(app: App) -> None:
 
 
 def _channels(app: App) -> None:
+    from homarus.cli.channels import add
+
     there = load_config(app.paths, app.env).get("channels")
     names = ", ".join(there) if isinstance(there, dict) and there else "none is configured"
     app.out.line(f"Channels: {names}.")
-    app.out.line(
-        "'homarus channels add NAME' asks for what a platform needs, 'homarus channels list' shows which there are."
-    )
+    known = manifests()
+    name = _ask(f"Which platform do you want to add? {', '.join(known)} (Enter: none)")
+    if not name:
+        return
+    if (manifest := named(name)) is None:
+        raise Unknown(f"there is no platform '{name}'", cure=f"one of {', '.join(known)}")
+    secret = next((key for key, each in manifest.settings.items() if each.secret), "")
+    asked = bool(secret) and not manifest.settings[secret].required  # what is required is asked for there
+    token = _ask(f"{manifest.label}: {secret} (not shown; Enter: later)", hidden=True) if asked else ""
+    click.get_current_context().invoke(add, channel=manifest.id, token=token or None)
 
 
 def _sandbox(app: App) -> None:
