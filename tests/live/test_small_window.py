@@ -65,7 +65,10 @@ def server(window: int) -> Iterator[str]:
 
 
 class Eager:
-    """The served model, made to act first and to speak then; both within a few words, because it would not stop."""
+    """The served model, made to act first and then to speak, both within a few words, because it would not stop.
+
+    The tools stay in every request: without them the prompt would be another one, and read again from its start.
+    """
 
     def __init__(self, model: ModelProvider, seen: list[ModelRequest]) -> None:
         self.model = model
@@ -73,8 +76,9 @@ class Eager:
 
     def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         self.seen.append(request)
-        choice: Any = "required" if isinstance(request.messages[-1], User) and request.tools else "none"
-        return self.model.stream(replace(request, tool_choice=choice, max_tokens=48), cancel=cancel)
+        results = next(at for at, each in enumerate(reversed(request.messages)) if isinstance(each, User))
+        choice: Any = "none" if results > 3 or not request.tools else "auto" if results else "required"
+        return self.model.stream(replace(request, tool_choice=choice, max_tokens=32), cancel=cancel)
 
 
 def opened(home: Path, address: str, window: int) -> Any:
