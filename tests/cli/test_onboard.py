@@ -65,7 +65,7 @@ def test_a_key_in_the_environment_is_found(tmp_path: Path) -> None:
         assert NOTEBOOK in [choice.ref for choice in choices]
         # Who has no key sees who sells one, at which price.
         sold = {choice.ref.partition("/")[0]: choice.why for choice in choices if "asked for next" in choice.why}
-        assert ("anthropic" in sold) == (not variables) and "for a million tokens" in sold["openai"]
+        assert ("anthropic" in sold) == (not variables) and "per million tokens" in sold["openai"]
 
 
 def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:

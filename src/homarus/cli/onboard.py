@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -321,8 +323,13 @@ def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
 def _pick(app: App, choices: list[Choice]) -> str:
     out = app.out
     out.line("Which model should answer?\n")
+    columns = max(40, shutil.get_terminal_size().columns - 1)
     for number, choice in enumerate(choices, 1):
-        out.line(f"  {number}  {out.style(choice.ref, 'cyan')}  {out.style(choice.why, 'dim')}")
+        lead = f"  {number}  {choice.ref}  "
+        first, *more = textwrap.wrap(lead + choice.why, columns, subsequent_indent=" " * 5, break_on_hyphens=False)
+        out.line(f"  {number}  {out.style(choice.ref, 'cyan')}{out.style(first[len(lead) - 2 :], 'dim')}")
+        for line in more:
+            out.line(out.style(line, "dim"))
     out.line(f"\n  {out.style('or write another one by its name or as provider/model', 'dim')}")
     while True:
         answer = _ask("", "1")
