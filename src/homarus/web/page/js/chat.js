@@ -200,6 +200,7 @@ class ChatView extends View {
     if (!text.trim() && !files.length) return;
     const id = crypto.randomUUID();
     const message = { id, text, files: files.map((file) => file.name) };
+    const unnamed = this.ready && !this.lines.length && /:dashboard:/.test(this.session) && !this.info?.label && text.trim() && !text.startsWith("/");
     this.sending.push(message);
     this.list?.toEnd();
     this.update();
@@ -207,6 +208,7 @@ class ChatView extends View {
       const sent = await Promise.all(files.map(async (file) => ({ name: file.name, mimeType: PICTURES.test(file.type) ? file.type : "", data: await base64(file) })));
       const mode = this.busy && this.later ? { queueMode: "followup" } : {};
       await wire.call("page.send", { session: this.session, message: text, id, files: sent, ...mode }, { again: true });
+      if (unnamed) await wire.call("sessions.patch", { key: this.session, label: text.trim().replace(/\s+/g, " ").slice(0, 48) });
     } catch (problem) {
       this.sending = this.sending.filter((one) => one.id !== id);
       const box = this.box;
@@ -449,7 +451,7 @@ class ChatView extends View {
     const key = (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event); };
     const paste = (event) => { if (event.clipboardData?.files.length) { event.preventDefault(); this.#attach(event.clipboardData.files); } };
     const off = !wire.may("write");
-    return h("form", { class: "composer", onsubmit: send },
+    return h("form", { class: `composer${this.busy ? " busy" : ""}`, onsubmit: send },
       this.files.length ? h("ul", { class: "files" }, this.files.map((file, place) => h("li", { key: `${file.name}${place}` }, preview(file), h("bdi", null, file.name), h("small", null, ` ${bytes(file.size)}`),
         h("button", { type: "button", class: "quiet small", "aria-label": t("Remove {name}", { name: file.name }), onclick: () => { this.files.splice(place, 1); this.update(); } }, "×")))) : null,
       h("div", { class: "line" },
