@@ -70,7 +70,7 @@ class Served:
         provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
         models = [{"id": "m", "contextWindow": 1_000_000}]
         document = {
-            "agents": {"defaults": {"model": "mock/m", "maxConcurrent": 64}},
+            "agents": {"defaults": {"model": "mock/m"}},
             "models": {"providers": {"mock": {**provider, "models": models}}},
             "gateway": {"auth": {"token": TOKEN}},
         }

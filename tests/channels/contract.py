@@ -380,8 +380,10 @@ async def reactions_go_both_ways(rig: Rig, folder: Path) -> None:
         await until(lambda: stage.changes, stage.trouble)
         change = stage.changes[0]
         assert (change.kind, change.sender) == ("reacted", rig.person("ada"))
-        assert rig.person("ada") in stage.gatekeeper.notice(change, ours=True)
-        assert stage.gatekeeper.notice(change, ours=False) == ""
+        noticed = stage.gatekeeper.notice(change, ours=True)
+        assert noticed is not None
+        assert rig.person("ada") in noticed.text
+        assert stage.gatekeeper.notice(change, ours=False) is None
 
 
 @needs("media")

@@ -73,6 +73,9 @@ LISTED = {"group_allow_from": ("u-ada",), "require_mention": False}
         (LISTED, "u-eve", "refused", Trust.EXTERNAL),
         ({"allow_from": ("u-ada",), "require_mention": False}, "u-ada", "heard", Trust.GROUP),
         ({"allow_from": ("u-ada",), "group_allow_from": (), "require_mention": False}, "u-ada", "refused", None),
+        ({"allow_from": ("*", "u-ada"), "require_mention": False}, "u-ada", "heard", Trust.GROUP),
+        ({"dm_policy": "open", "allow_from": ("*",), "require_mention": False}, "u-eve", "refused", None),
+        ({"group_allow_from": ("*",), "require_mention": False}, "u-eve", "heard", Trust.EXTERNAL),
         (LISTED | {"groups": {}}, "u-ada", "refused", None),
         (LISTED | {"groups": {"room-2": Chat()}}, "u-ada", "refused", None),
         (LISTED | {"groups": {"room-1": Chat()}}, "u-ada", "heard", Trust.GROUP),
@@ -251,8 +254,11 @@ def test_names_count_only_where_the_owner_takes_that_risk():
     assert judged(says(handle="ada"), settings).admitted
     assert judged(says(sender_name="Ada"), settings).admitted
     assert not judged(says(handle="eve", sender_name="Eve"), settings).admitted
-    # A name is no id: what others call themselves makes nobody the owner.
-    assert judged(says(handle="ada"), settings, owners=["u-boss"]).trust is Trust.PAIRED
+    # What people call themselves makes nobody the owner, gives no commands, and stands in for no approval.
+    stranger = says("/x", sender="u-eve", handle="ada", sender_name="u-boss", command="/x")
+    assert judged(stranger, settings, owners=["u-boss", "@ada"]).trust is Trust.PAIRED
+    assert judged(stranger, settings, commanders=["u-boss", "ada"]).inbound.command == ""
+    assert judged(stranger, settings | {"allow_from": ()}, ["u-boss"]).outcome == "refused"
 
 
 def test_case_tells_two_people_apart_where_the_platform_does():
@@ -275,10 +281,12 @@ def test_case_tells_two_people_apart_where_the_platform_does():
         ("u-ada", Trust.PAIRED),
         ([True], Trust.PAIRED),
         ({"fake": "u-ada"}, Trust.PAIRED),
+        (["accessGroup:friends"], Trust.PAIRED),
     ],
 )
 def test_who_is_the_owner(owners, trust):
-    assert judged(says(), ADA, owners=owners).trust is trust
+    friends = {"friends": AccessGroup(members={"*": ("u-ada",)})}
+    assert judged(says(), ADA, owners=owners, access_groups=friends).trust is trust
 
 
 def test_an_adapter_cannot_claim_trust():
@@ -335,6 +343,11 @@ def test_what_is_quoted_is_seen_as_the_settings_say(mode, quoted, seen):
 def test_answers_follow_the_one_owner_alone(allow, sender, moves):
     decision = judged(says(sender=sender), {"allow_from": allow}, ["u-bob"])
     assert (decision.admitted, decision.moves_route) == (True, moves)
+
+
+@pytest.mark.parametrize("field", ["sender", "peer", "thread", "id"])
+def test_an_id_longer_than_any_platform_has_is_refused(field):
+    assert judged(says(**{field: "x" * 5000}), OPEN).outcome == "refused"
 
 
 def test_every_gate_says_why():

@@ -221,7 +221,9 @@ def test_a_new_session_is_said_and_one_that_was_put_away_goes_on(tmp_path: Path)
     assert [session["label"] for session in listed["sessions"]] == [None]
     assert [archive["label"] for archive in listed["archives"]] == ["The Garden"]
     # The list is offered, newest first; what was put away comes after what is there.
-    code, text = at_a_terminal(tmp_path, "sessions", "resume", says=[("Which one", b"2\r"), ("/help", b"\x04")])
+    code, text = at_a_terminal(
+        tmp_path, "sessions", "resume", says=[("which session", b"\x1b[B\r"), ("/help", b"\x04")]
+    )
     assert code == 0, text
     assert "The Garden (put away)" in plain(text) and "the roses are red" in plain(text)
     labels = {each["label"] for each in json.loads(homarus(tmp_path, "sessions", "--json").stdout)["sessions"]}

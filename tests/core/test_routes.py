@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from homarus.core.errors import ConfigError
 from homarus.core.routes import (
     DmScope,
+    Route,
     SessionKey,
     SessionKind,
     chat_session,
@@ -13,6 +14,7 @@ from homarus.core.routes import (
     named_session,
     normalize_account_id,
     normalize_agent_id,
+    policy_session,
 )
 
 K = SessionKind
@@ -210,3 +212,27 @@ def test_any_text_parses_to_a_fixed_point_or_is_refused(raw):
         return
     assert SessionKey.parse(str(key)) == key
     assert str(SessionKey.parse(str(key))) == str(key)
+
+
+@pytest.mark.parametrize(
+    ("route", "chat", "key"),
+    [
+        (("telegram", "bot", "42"), "direct", "agent:main:telegram:bot:direct:42"),
+        (("telegram", "bot", "-100"), "group", "agent:main:telegram:group:-100"),
+        (("slack", "default", "C1"), "channel", "agent:main:slack:channel:c1"),
+        # Of a chat of which nobody says what it is, the most is not assumed.
+        (("telegram", "bot", "42"), "", "agent:main:telegram:group:42"),
+        (("terminal", "default", ""), "direct", "agent:main:main"),
+        (("terminal", "default", "me"), "direct", "agent:main:main"),
+        (("webchat", "default", "me"), "direct", "agent:main:main"),
+    ],
+)
+def test_who_writes_into_the_main_session_from_outside_is_not_at_the_machine(route, chat, key):
+    main = main_session("main")
+    channel, account, to = route
+    assert str(policy_session(main, Route("main", main, channel, account, to), chat)) == key
+
+
+def test_other_sessions_have_their_own_key():
+    key = chat_session("main", "irc", K.GROUP, "den")
+    assert policy_session(key, Route("main", key, "irc", "default", "den"), "group") is key

@@ -195,6 +195,25 @@ def test_one_line_per_message_where_the_platform_has_no_line_ends() -> None:
     assert [piece.text for piece in pieces] == ["first", "second", "x = 1", "y = 2", "• a", "• b"]
 
 
+def test_labels_cannot_break_out_of_their_link() -> None:
+    assert texts("[a]b\nc](https://e.org/(x))", "discord") == [
+        "[a]b\nc](https://e.org/(x))"
+    ]  # no link in Markdown either
+    assert texts("[a\\]b\nc](<https://e.org/(x)>)", "discord") == ["[a\\]b c](https://e.org/%28x%29)"]
+    assert texts("[a>b\nc](https://e.org/a|b)", "slack-mrkdwn") == ["<https://e.org/a%7Cb|a&gt;b c>"]
+    assert texts('[x](https://e.org/"onclick=)', "matrix-html") == ['<p><a href="https://e.org/%22onclick=">x</a></p>']
+
+
+def test_a_label_that_names_another_address_hides_nothing() -> None:
+    assert texts("[https://bank.example](https://evil.example)", "telegram-html") == [
+        "https://bank.example (https://evil.example)"
+    ]
+
+
+def test_codes_of_irc_end_with_their_line() -> None:
+    assert texts("**one\ntwo**", "irc-codes") == ["\x02one\x02\n\x02two\x02"]
+
+
 def test_marks_inside_a_word_are_left_out_where_they_would_be_seen() -> None:
     assert texts("un**believ**able **two words** ", "whatsapp") == ["unbelievable *two words*"]
     assert texts("**over\ntwo lines**", "slack-mrkdwn") == ["*over*\n*two lines*"]
@@ -234,3 +253,25 @@ def test_nothing_is_shown_of_nothing() -> None:
 
 def test_pieces_carry_the_words_for_a_platform_that_refuses_the_markup() -> None:
     assert render("**a** <b", Place(dialect="telegram-html")) == [Piece("<b>a</b> &lt;b", "a <b")]
+
+
+P = ("aaaa " * 6).strip()
+
+
+@pytest.mark.parametrize("mode", ["length", "newline"])
+@pytest.mark.parametrize(
+    ("markdown", "limit", "expected"),
+    [
+        (f"{P}\n\n{P}\n\n{P}", 50, [P, P, P]),
+        (f"{P}\n\n{P}\n\n{P}", 70, [f"{P}\n\n{P}", P]),
+        ("one\n\ntwo\n\nthree", 50, ["one\n\ntwo\n\nthree"]),
+        (f"{P}\n{P}\n{P}", 50, [P, P, P]),
+        ("```py\n" + "x = 1\n" * 12 + "```", 50, ["```py\n" + "x = 1\n" * 6 + "```"] * 2),
+        ("intro\n\n```py\nx = 1\n```\nafter", 50, ["intro\n\n```py\nx = 1\n```\nafter"]),
+        ("x" * 120, 50, ["x" * 50, "x" * 50, "x" * 20]),
+        ("word " * 30, 50, [("word " * 10).strip()] * 3),
+        ("One sentence here. Another sentence here that is long. Third", 40, ["One sentence here. Another sentence", "here that is long. Third"]),
+    ],
+)  # fmt: skip
+def test_cut_as_openclaw_cuts(markdown: str, limit: int, expected: list[str], mode: str) -> None:
+    assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected

@@ -11,6 +11,7 @@ from homarus.core.events import MessageEnded, ModelCalled, TextDelta, ToolStarte
 from homarus.core.messages import Assistant, Outbound, Text
 from homarus.delivery.place import Piece, Place
 from homarus.delivery.preview import Preview
+from homarus.delivery.settings import PreviewSettings, ProgressSettings, StreamingSettings
 
 
 class Screen:
@@ -136,8 +137,17 @@ async def test_progress_shows_tools_and_never_words() -> None:
     assert await screen.end() == "m1"
 
 
+async def test_progress_is_as_long_and_as_wide_as_configured() -> None:
+    screen = Screen(mode="progress", settings=StreamingSettings(progress=ProgressSettings(2, 10, label="Busy")))
+    for number in range(5):
+        screen.preview.take(ToolStarted(str(number), "read", {"path": f"{number} and more"}))
+    [(_, text)] = await screen.tick()
+    assert text == "Busy\n• read: 3 a…\n• read: 4 a…"
+    await screen.end()
+
+
 async def test_no_tools_are_named_where_that_is_switched_off() -> None:
-    screen = Screen(tools=False)
+    screen = Screen(settings=StreamingSettings(preview=PreviewSettings(tool_progress=False)))
     screen.preview.take(ToolStarted("1", "read", {}))
     assert await screen.tick() == []
     await screen.end()

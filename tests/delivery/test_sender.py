@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ class Platform:
         self.pieces: list[Piece] = []
         self.edits: list[tuple[str, str]] = []
         self.deleted: list[str] = []
-        self.answers: list[Exception | None] = []
+        self.answers: list[BaseException | None] = []
         self.calls = 0
         self.gate: asyncio.Event | None = None
 
@@ -184,6 +185,12 @@ async def test_a_mistake_in_a_channel_is_in_doubt_and_holds_nobody_up(bench: Ben
     assert (await bench.send("b", "y")).outcome == "sent"
 
 
+async def test_an_account_that_is_stopped_takes_no_queue_with_it(bench: Bench) -> None:
+    bench.platform.answers = [asyncio.CancelledError()]
+    assert (await bench.send("a", "x")).outcome == "unknown"
+    assert (await bench.send("b", "y")).outcome == "sent"
+
+
 @pytest.mark.parametrize(("repeatable", "expected"), [(True, ["sent"]), (False, ["unknown"])])
 async def test_a_piece_that_a_crash_left_on_its_way(bench: Bench, repeatable: bool, expected: list[str]) -> None:
     bench.place = Place(limit=40, repeatable=repeatable)
@@ -322,6 +329,98 @@ async def test_a_note_that_cannot_be_written_sends_nothing_until_it_can(bench: B
     assert "the disk is full" in bench.warned[0]
 
 
+# --- a crash at any moment ---
+
+
+class Crash(BaseException):
+    """What ends a process: nothing catches it, and nothing after it happens."""
+
+
+class Fuse:
+    """Burns down with every step that is taken, and ends the process at the last one."""
+
+    def __init__(self, length: int) -> None:
+        self.left = length
+
+    def burn(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+
+class CrashingOutbox(Outbox):
+    def __init__(self, path: Path, clock: ManualClock, fuse: Fuse) -> None:
+        self._fuse = fuse
+        super().__init__(path, clock)
+
+    def _append(self, record: dict[str, Any], *, durable: bool = True) -> None:
+        self._fuse.burn()
+        super()._append(record, durable=durable)
+        self._fuse.burn()
+
+
+class CrashingPlatform(Platform):
+    """Forgets nothing when the program does: it is another machine."""
+
+    def __init__(self, *, repeatable: bool) -> None:
+        super().__init__()
+        self.fuse, self.repeatable = Fuse(0), repeatable
+
+    async def send(self, message: Outbound, piece: Piece, key: str) -> str:
+        self.fuse.burn()
+        if not (self.repeatable and key in [shown[2] for shown in self.shown]):
+            self.shown.append((message.to, piece.text, key))
+        self.fuse.burn()
+        return key
+
+
+async def run_until_crash(path: Path, platform: CrashingPlatform, length: int) -> tuple[bool, dict[str, str]]:
+    """Put and send everything that is not known yet, in a process that ends after some steps; say whether it came through."""
+    fuse, told = Fuse(length), dict[str, str]()
+    platform.fuse = fuse
+    clock = ManualClock(START)
+
+    async def tell(settled: Settled) -> None:
+        told[settled.outbound.id] = settled.outcome
+
+    try:
+        outbox = CrashingOutbox(path, clock, fuse)
+        place = Place(limit=40, repeatable=platform.repeatable)
+        sender = Sender(outbox, lambda *_: place, lambda *_: platform, clock, told=tell)
+        sender.start()
+        for name, to, text in (("1", "bob", LONG), ("2", "bob", "next"), ("3", "eve", "hi")):
+            sender.submit(Outbound(name, "irc", to, text))
+    except Crash:
+        pass
+    await sender.idle()
+    return fuse.left >= 0, told
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_a_crash_at_any_step_shows_nothing_twice_and_loses_nothing_silently(
+    tmp_path: Path, repeatable: bool
+) -> None:
+    whole = ["one two three four five six seven eight", "nine ten eleven twelve", "next"]
+    for length in range(200):
+        path, platform = tmp_path / f"{length}.jsonl", CrashingPlatform(repeatable=repeatable)
+        through, first = await run_until_crash(path, platform, length)
+        _, second = await run_until_crash(path, platform, 10**6)
+        seen = [text for to, text, _ in platform.shown if to == "bob"]
+        outcomes = {**first, **second}
+        assert len({key for *_, key in platform.shown}) == len(platform.shown)
+        assert seen == [text for text in whole if text in seen], "in order"
+        if repeatable:
+            assert seen == whole
+            assert set(outcomes.values()) == {"sent"}
+        else:
+            lost = set(whole) - set(seen)
+            assert not lost or "unknown" in outcomes.values()
+            assert list(outcomes.values()).count("unknown") <= 1 + (length > 0)
+        if through:
+            break
+    assert 20 < length < 199
+
+
 # --- previews that become messages ---
 
 
@@ -343,6 +442,13 @@ async def test_a_preview_becomes_the_first_piece(bench: Bench) -> None:
     assert bench.platform.texts == ["So far", "nine ten eleven twelve"]
     assert bench.told[0].receipts == ("m1", "m2")
     assert bench.outbox.previews() == ()
+
+
+async def test_a_preview_that_shows_the_whole_message_is_not_edited_again(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.sender.submit(Outbound("a", "irc", "bob", "So far"), preview=await previewed(bench))
+    await bench.sender.idle()
+    assert (bench.platform.texts, bench.platform.edits, bench.outcomes) == (["So far"], [], [("a", "sent")])
 
 
 async def test_a_preview_that_cannot_be_edited_is_taken_away_and_the_message_sent(bench: Bench) -> None:
@@ -403,6 +509,32 @@ async def test_a_preview_of_silence_is_taken_away(bench: Bench) -> None:
     await bench.sender.idle()
     assert bench.platform.deleted == ["m1"]
     assert bench.outbox.previews() == ()
+
+
+async def test_a_preview_without_a_message_does_not_stay(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.sender.submit(Outbound("a", "irc", "bob", "NO_REPLY"), preview=await previewed(bench))
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1"]
+    again = bench.sender.preview(Outbound("p2", "irc", "bob", ""), "partial")
+    assert again is not None
+    again.update("more")
+    while len(bench.platform.shown) < 2:
+        await asyncio.sleep(0)
+    assert not bench.sender.submit(Outbound("a", "irc", "bob", "known"), preview=again)
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1", "m2"]
+
+
+async def test_stopping_ends_previews_and_the_next_process_takes_them_away(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    preview = await previewed(bench)
+    await bench.sender.stop()
+    preview.update("later")
+    bench.build()
+    bench.sender.start()
+    await bench.sender.idle()
+    assert (bench.platform.deleted, bench.platform.texts) == (["m1"], ["So far"])
 
 
 async def test_no_preview_where_nothing_can_be_edited(bench: Bench) -> None:

@@ -154,10 +154,12 @@ def _text(data: bytes) -> str:
 
 
 @contextlib.asynccontextmanager
-async def served(house: House, *, token: str | None = TOKEN, unix: bool = False) -> AsyncIterator[Served]:
+async def served(
+    house: House, *, token: str | None = TOKEN, unix: bool = False, platforms: dict[str, Any] | None = None
+) -> AsyncIterator[Served]:
     """Serve a home on a free port of this machine."""
     runtime = house.agent(clock=SystemClock()).client.runtime
-    gateway = Gateway(runtime, Given(token=token))
+    gateway = Gateway(runtime, Given(token=token), platforms=platforms)
     port = socket.create_server(("127.0.0.1", 0))
     port.setblocking(False)
     own = wire.open_unix(runtime.home.config.paths.own_dir / SOCKET) if unix else None

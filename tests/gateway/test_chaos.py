@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from tests.gateway.served import TOKEN, Served, Wire, served
-from tests.scenarios.home import House
+from tests.scenarios.home import House, until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
@@ -260,6 +260,16 @@ async def load(port: int, dice: random.Random, taken: set[str], number: int) -> 
             await asyncio.sleep(dice.random() * 0.02)
 
 
+async def cut_off(gateway: Process, dice: random.Random, taken: set[str], number: int) -> None:
+    """Kill the gateway at some moment after it took a first message."""
+    before, talk = len(taken), asyncio.ensure_future(load(gateway.port, dice, taken, number))
+    await until(lambda: len(taken) > before or talk.done(), 30)
+    await asyncio.sleep(dice.random() * 0.6)
+    await asyncio.to_thread(gateway.kill)
+    with contextlib.suppress(ConnectionClosed, OSError, TimeoutError):
+        await talk
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.deep)])
 async def test_no_kill_loses_or_doubles_what_was_taken(kills: int) -> None:
     dice, taken = random.Random(7), set[str]()
@@ -267,11 +277,7 @@ async def test_no_kill_loses_or_doubles_what_was_taken(kills: int) -> None:
         gateway = Process(Path(short), model)
         for number in range(kills):
             await asyncio.to_thread(gateway.start)
-            talk = asyncio.ensure_future(load(gateway.port, dice, taken, number))
-            await asyncio.sleep(0.2 + dice.random() * 0.6)
-            await asyncio.to_thread(gateway.kill)
-            with contextlib.suppress(ConnectionClosed, OSError, TimeoutError):
-                await talk
+            await cut_off(gateway, dice, taken, number)
         assert taken
         await asyncio.to_thread(gateway.start)
         try:

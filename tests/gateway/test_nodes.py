@@ -173,7 +173,7 @@ async def test_a_node_that_does_not_answer_is_told_to_stop(home: Served) -> None
 
 async def test_what_runs_programs_on_a_node_is_the_administrators(home: Served) -> None:
     async with home.client(scopes=("operator.write",)) as writer:
-        for command in sorted(HOST - {"system.execApprovals.get", "system.execApprovals.set"}):
+        for command in sorted(HOST - {"system.which", "system.run.prepare"}):
             call = {"nodeId": "x", "command": command, "idempotencyKey": "k"}
             assert (await writer.ask("node.invoke", call))["error"]["details"]["missingScope"] == ADMIN_SCOPE
         error = (await writer.ask("node.invoke", {"nodeId": "x", "command": "device.info", "idempotencyKey": "k"}))[

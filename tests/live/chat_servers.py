@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import json
 import os
+import pwd
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -156,3 +160,117 @@ async def synapse(folder: Path, *, limited: bool = False) -> AsyncIterator[str]:
     line = [str(python), "-m", "synapse.app.homeserver", "-c", str(folder / "hs.yaml"), "-c", str(folder / "more.yaml")]
     async with running(line, port, folder / "synapse.log"):
         yield f"http://127.0.0.1:{port}"
+
+
+class Wire:
+    """A wire to a server that can be cut: `async with Wire(port) as wire`, then connect to `wire.port`."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+        self._open.clear()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, out = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, out}
+        await asyncio.gather(self._pass(reader, out), self._pass(there, writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        self._open.discard(writer)
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def dovecot(folder: Path) -> AsyncIterator[tuple[int, int, Path]]:
+    """Start an IMAP server where every password is `secret`; yield its plain and its TLS port, and its mailboxes."""
+    binary = program("dovecot", "dovecot-imapd (Debian)")
+    plain, secure = free_port(), free_port()
+    cert, key = certificate(folder)
+    # Its processes that talk to strangers refuse to be root, and must reach its folder.
+    root = os.getuid() == 0
+    user = pwd.getpwuid(os.getuid()).pw_name
+    group = grp.getgrgid(os.getgid()).gr_name
+    run = Path(tempfile.mkdtemp(prefix="dovecot-"))
+    run.chmod(0o755)
+    mail = run / "mail"
+    mail.mkdir()
+    owner = (65534, 65534) if root else (os.getuid(), os.getgid())
+    os.chown(mail, *owner)
+    config = folder / "dovecot.conf"
+    config.write_text(f"""
+base_dir = {run}
+state_dir = {folder}/state
+log_path = {folder}/dovecot.log
+protocols = imap
+listen = 127.0.0.1
+ssl = yes
+ssl_cert = <{cert}
+ssl_key = <{key}
+disable_plaintext_auth = no
+mail_location = maildir:{mail}/%u
+first_valid_uid = 1
+mail_uid = {owner[0]}
+mail_gid = {owner[1]}
+default_internal_user = {"dovecot" if root else user}
+default_internal_group = {"dovecot" if root else group}
+default_login_user = {"dovenull" if root else user}
+service anvil {{
+  chroot =
+}}
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = {plain}
+  }}
+  inet_listener imaps {{
+    port = {secure}
+    ssl = yes
+  }}
+}}
+passdb {{
+  driver = static
+  args = password=secret
+}}
+userdb {{
+  driver = static
+  args = home={mail}/%u
+}}
+""")
+    try:
+        async with running([binary, "-F", "-c", str(config)], plain, folder / "dovecot.out"):
+            yield plain, secure, mail
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
+    """Start a mail server that takes letters over STARTTLS and puts them into mailboxes; see `mail_server.py`."""
+    pytest.importorskip("aiosmtpd", reason="needs aiosmtpd (PyPI)")
+    port = free_port()
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    line = [sys.executable, str(Path(__file__).parent / "mail_server.py"), str(port), str(mail), str(cert), str(key)]
+    async with running(line, port, folder / "smtp.log"):
+        yield port

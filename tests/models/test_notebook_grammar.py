@@ -34,6 +34,7 @@ TABLE = [
     ("what files are there?", Kind.LIST, "."),
     ("what time is it?", Kind.TIME, ""),
     ("What's the date today?", Kind.TIME, ""),
+    ("Look at the notes, then say one short sentence.", Kind.BEYOND, "Look at the notes, then say one short sentence."),
     ("status", Kind.STATUS, ""),
     ("/status", Kind.STATUS, ""),
     ("what's your status?", Kind.STATUS, ""),

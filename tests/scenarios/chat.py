@@ -53,6 +53,7 @@ class Platform:
         self.failures: list[DeliveryError] = []
         self.host: Host | None = None
         self.up = asyncio.Event()
+        self.files: dict[str, bytes] = {}
         self.before_send: Callable[[], None] = lambda: None
         self._keys: dict[str, str] = {}
         self._number = 0
@@ -132,7 +133,7 @@ class FakeChannel:
     async def fetch(self, media: Media) -> AsyncIterator[bytes]:
         if media.ref == "gone":
             raise DeliveryError(DeliveryFailure.REFUSED, "the file is gone")
-        yield media.ref.encode()
+        yield self._platform.files.get(media.ref, media.ref.encode())
 
     async def probe(self) -> Identity:
         return Identity("bot", "Fake bot", "bot")

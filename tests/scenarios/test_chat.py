@@ -96,7 +96,7 @@ async def test_a_name_in_a_group_cannot_pretend_to_be_somebody_else(tmp_path: Pa
 
 
 async def test_commands_are_answered_by_the_program_and_strangers_to_them_are_ignored(tmp_path: Path) -> None:
-    home, chat = house(tmp_path, **GROUP), Platform()
+    home, chat = house(tmp_path, channels={"fake": {"groups": {"g": {"groupPolicy": "open"}}}}), Platform()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("/model status")
         await chat.sees(1)
@@ -249,14 +249,31 @@ class Writer(Model):
 
 async def test_a_preview_becomes_the_answer(tmp_path: Path) -> None:
     home, chat = house(tmp_path, channels={"fake": {"streaming": {"mode": "partial"}}}), Platform()
-    home.model = Writer(Line("", calls=(("read", {"path": "AGENTS.md"}),)), "It is done now.")
+    home.model = Writer(Line("", calls=(("read", {"path": "AGENTS.md"}),)), "It is done now.", "Later.")
     home.model.slow[1] = asyncio.Event()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("one")
         await chat.sees(1)
         home.model.slow[1].set()
-        await until(lambda: ("edit", "s1=It is done now.") in chat.signs, 20)
-    assert len(chat.shown) == 1
+        await chat.says("two")
+        await chat.sees(2)
+    assert chat.texts == ["It is done now.", "Later."]
+
+
+async def test_previews_of_blocks_stay_and_another_goes_on(tmp_path: Path) -> None:
+    chunk = {"minChars": 5, "maxChars": 30}
+    home = house(tmp_path, channels={"fake": {"streaming": {"mode": "block", "preview": {"chunk": chunk}}}})
+    chat, text = Platform(), "First a paragraph.\n\nThen one more of them.\n\nThen the end."
+    home.model = Writer(text, "Later.")
+    home.model.slow[0] = asyncio.Event()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("one")
+        await until(lambda: "Then the end." in chat.texts, 20)  # a preview: the message is not over
+        home.model.slow[0].set()
+        await chat.says("two")
+        await chat.sees(4)
+    assert chat.texts[:3] == text.split("\n\n"), "what was seen is not sent again"
+    assert not [sign for sign in chat.signs if sign[0] == "delete"]
 
 
 async def test_blocks_go_out_while_the_answer_is_written(tmp_path: Path) -> None:

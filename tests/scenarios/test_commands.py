@@ -112,6 +112,22 @@ async def test_new_takes_a_model_and_a_first_message_whatever_their_case(house: 
     assert house.row()["modelOverrideSource"] == "user"
 
 
+async def test_new_takes_a_name_in_quotes_before_the_rest(house: House) -> None:
+    async with house.agent() as agent:
+        await agent.ask("one")
+        reply = await agent.ask('/new "Kitchen plans" opus hi')
+    assert reply.text.startswith("A new session “Kitchen plans” begins, with script/big.")
+    assert house.row()["label"] == "Kitchen plans"
+    assert house.model.prompts[-1] == "hi"
+
+
+async def test_a_first_message_with_quotes_inside_is_no_name(house: House) -> None:
+    async with house.agent() as agent:
+        await agent.ask('/new say "hello" to Ann')
+    assert house.model.prompts == ['say "hello" to Ann']
+    assert not house.row().get("label")
+
+
 async def test_text_after_new_keeps_its_lines(house: House) -> None:
     async with house.agent() as agent:
         await agent.ask("/new\nfirst\n  second")
@@ -326,12 +342,14 @@ async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_
     [
         ({}, Trust.OWNER, True),
         ({}, Trust.PAIRED, True),
-        ({}, Trust.GROUP, False),
+        ({}, Trust.GROUP, True),
+        ({}, Trust.EXTERNAL, False),
+        ({"ownerAllowFrom": ["*"]}, Trust.EXTERNAL, False),
         ({"allowFrom": ["77"]}, Trust.EXTERNAL, True),
         ({"allowFrom": {"telegram": ["telegram:77"]}}, Trust.EXTERNAL, True),
         ({"allowFrom": {"*": ["5"]}}, Trust.OWNER, False),
         ({"allowFrom": []}, Trust.PAIRED, False),
-        ({"ownerAllowFrom": [77]}, Trust.GROUP, True),
+        ({"ownerAllowFrom": [77]}, Trust.EXTERNAL, True),
     ],
 )
 async def test_who_may_give_commands(tmp_path: Path, commands: dict[str, object], trust: Trust, may: bool) -> None:

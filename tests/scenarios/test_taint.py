@@ -136,6 +136,18 @@ async def test_a_channel_takes_tools_away(tmp_path: Path, rules: dict[str, Any],
     assert ("write" in {spec.name for spec in house.model.requests[0].tools}) is expected
 
 
+@pytest.mark.parametrize(("chat", "expected"), [("group", False), ("direct", True)])
+async def test_the_rules_of_a_group_come_along_into_the_main_session(tmp_path: Path, chat: str, expected: bool) -> None:
+    rules = {"groups": {"den": {"tools": {"deny": ["write"]}}}}
+    house = House(tmp_path, "hello", config={"channels": {"irc": rules}})
+    async with house.agent() as agent:
+        key = agent.client.runtime.home.store("main").key("main")
+        inbound = Inbound("m1", "irc", "hi", sender="ann", peer="den", chat_type=chat, trust=Trust.OWNER)
+        agent.client.runtime.submit(key, inbound)
+        await agent.client.runtime.lane(key).idle()
+    assert ("write" in {spec.name for spec in house.model.requests[0].tools}) is expected
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -69,7 +69,7 @@ def left(document: dict[str, Any]) -> set[str]:
         config.block("tools", PolicySettings),
         agent.block("tools", PolicySettings),
         who,
-        channel_layers(config.document.get("channels"), GROUP, ("ann",)),
+        channel_layers(config.document.get("channels"), GROUP, ("ann",), "group"),
     )
     switches = [scope.block("tools.exec", PatchSwitch) for scope in (config, agent)]
     found = set(allowed_tools(TOOLS, layers).names)

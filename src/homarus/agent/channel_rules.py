@@ -16,7 +16,7 @@ from homarus.config.convert import convert
 from homarus.core.routes import Route
 from homarus.tools.policy import Layer, Rules, sender_layers
 
-_CHATS = {"group": ("groups", "channels"), "thread": ("groups", "channels"), "direct": ("direct", "dms")}
+_SHARED, _DIRECT = ("groups", "channels"), ("direct", "dms")
 
 
 class _Place(Struct, frozen=True, rename="camel"):
@@ -35,23 +35,29 @@ class _Unreadable(Exception):
     """Something stands where a table of places should be."""
 
 
-def channel_layers(channels: Any, route: Route, senders: tuple[str, ...]) -> tuple[Layer, ...]:
-    """Return the layers for a turn that answers these senders in this place; most homes have none."""
+def channel_layers(channels: Any, route: Route, senders: tuple[str, ...], chat_type: str) -> tuple[Layer, ...]:
+    """Return the layers for a turn that answers these senders in this place; most homes have none.
+
+    The kind of chat is the message's own: a group may speak into the main session, and its rules come with it.
+    """
     if not route.channel or not isinstance(channels, Mapping) or route.channel not in channels:
         return ()
     channel = channels[route.channel]
     try:
         # A channel can be switched on by a plain `true`.
-        return tuple(_layers({} if isinstance(channel, bool) else _table(channel), route, senders or ("",)))
+        kinds = _DIRECT if chat_type == "direct" else _SHARED
+        return tuple(_layers({} if isinstance(channel, bool) else _table(channel), route, senders or ("",), kinds))
     except _Unreadable:
         return (Layer(f"{route.channel} tools", Rules.disabled()),)
 
 
-def _layers(channel: Mapping[str, Any], route: Route, senders: tuple[str, ...]) -> Iterator[Layer]:
+def _layers(
+    channel: Mapping[str, Any], route: Route, senders: tuple[str, ...], kinds: tuple[str, ...]
+) -> Iterator[Layer]:
     account = _table(_table(channel.get("accounts")).get(route.account))
     for place in (channel, account):
         yield Layer(f"{route.channel} tools", _place(place).tools)
-        for kind in _CHATS[route.session_key.chat_type]:
+        for kind in kinds:
             chats = {str(name).strip().lower(): chat for name, chat in _table(place.get(kind)).items()}
             found = chats.get(route.session_key.peer.lower(), chats.get(route.to.lower(), chats.get("*")))
             chat = _place(found)

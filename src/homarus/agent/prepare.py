@@ -23,6 +23,7 @@ from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust, least_trusted
+from homarus.core.routes import SessionKey, policy_session
 from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
@@ -91,7 +92,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     info, window = home.models.info(ref), home.models.window(agent, ref)
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
-    layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
+    layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders, turn.chat_type)
     await home.toolkit.refresh()
     box = with_caller(turn, home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers))
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
@@ -195,7 +196,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     from homarus.agent.turn import Bounds
 
     if turn.bounds is None:
-        sandbox = home.sandbox(turn.agent_id, turn.session)
+        sandbox = home.sandbox(turn.agent_id, _policy_session(turn))
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
@@ -215,8 +216,12 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
         given.taint.add(source)
     trust = least_trusted((turn.trust, given.trust))
     held = given.sandbox
-    sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
+    sandbox = home.sandbox(turn.agent_id, _policy_session(turn), always=held.enforced, most=held.most)
     return replace(given, trust=trust, sandbox=held.narrow(sandbox))
+
+
+def _policy_session(turn: Turn) -> SessionKey:
+    return policy_session(turn.session, turn.route, turn.chat_type)
 
 
 def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tuple[SandboxSpec, Path]:

@@ -16,7 +16,7 @@ class TurnSettings(Struct, frozen=True, rename="camel"):
     resume: Literal["continue", "end"] = "continue"
     # How long a turn may take. January 2026; today's OpenClaw allows two days. Zero means no bound.
     timeout_seconds: Annotated[float, Meta(ge=0)] = 600.0
-    # How many turns run at once, over all sessions; unset means as many as there are.
+    # How many turns run at once, over all sessions; unset means as many as the global lane has places.
     max_concurrent: Annotated[int, Meta(ge=1)] | None = None
     # Zero means no bound; nothing is bounded unless somebody says so.
     budget: Budgets = Budgets()

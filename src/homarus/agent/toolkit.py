@@ -383,7 +383,9 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecRequest:
     gates = [config.block("tools.elevated", ElevatedSettings)]
     if agent.get("tools.elevated") is not None:
         gates.append(agent.block("tools.elevated", ElevatedSettings))
-    return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=turn.route.to)
+    # Of several who speak at once nobody is the one whom a list names; a chat is nobody either.
+    who = turn.senders[0] if len(turn.senders) == 1 else "" if turn.senders else turn.route.to
+    return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=who)
 
 
 def _allowed(

@@ -19,6 +19,7 @@ from homarus.channels.settings import AccessGroup, Account, Bots, ChannelDefault
 from homarus.core.messages import Inbound, Trust
 
 SHARED = frozenset({"group", "channel", "room"})
+MAX_ID = 1000  # characters; they become keys and names of files
 Outcome = Literal["heard", "kept", "refused", "asked"]
 
 
@@ -105,7 +106,7 @@ def admit(
         return way.ends("refused")
     if not way.passes("account", settings.enabled, "on" if settings.enabled else "this account is switched off"):
         return way.ends("refused")
-    if not way.passes("sender", bool(inbound.sender), inbound.sender or "nobody says who wrote it"):
+    if not way.passes("sender", *_named(inbound)):
         return way.ends("refused")
     person = person_of(
         inbound,
@@ -121,6 +122,14 @@ def admit(
     return _direct(way, account, person, approved, rules)
 
 
+def _named(inbound: Inbound) -> tuple[bool, str]:
+    if not inbound.sender:
+        return False, "nobody says who wrote it"
+    if max(map(len, (inbound.sender, inbound.peer, inbound.thread, inbound.id))) > MAX_ID:
+        return False, "its ids are longer than any platform's"
+    return True, inbound.sender
+
+
 def _direct(way: _Way, account: Account, person: Person, approved: frozenset[str], rules: Rules) -> Decision:
     settings, policy = account.settings, account.settings.dm_policy
     if not way.passes("dmPolicy", policy != "disabled" and settings.dm.enabled, policy):
@@ -128,7 +137,7 @@ def _direct(way: _Way, account: Account, person: Person, approved: frozenset[str
     if not _bots(way, settings.allow_bots, mentioned=way.inbound.mentioned):
         return way.ends("refused")
     entry = listed(person, settings.allow_from)
-    paired = policy != "open" and bool(listed(person, tuple(approved)))
+    paired = policy != "open" and bool(listed(person.by_id, tuple(approved)))
     trust = _trust(person, rules, Trust.PAIRED if (entry and entry != ANYBODY) or paired else Trust.EXTERNAL)
     known = (entry and entry != ANYBODY) or paired or (entry == ANYBODY and policy == "open")
     why = f"allowFrom names {entry}" if entry else "approved by pairing" if paired else "not in allowFrom"
@@ -195,9 +204,10 @@ def _group_sender(
             return True, f"the group names the role {min(held)}"
         return None, "not among the people of the group"
     settings = account.settings
-    entries = settings.group_allow_from if settings.group_allow_from is not None else settings.allow_from
-    if place.everybody:
-        entries = settings.group_allow_from
+    entries = settings.group_allow_from
+    if entries is None and not place.everybody:
+        # Whoever opens direct messages to everybody has not said that of groups.
+        entries = tuple(entry for entry in settings.allow_from or () if entry != ANYBODY)
     entry = listed(person, entries)
     if entry:
         return entry != ANYBODY, f"groupAllowFrom names {entry}"
@@ -229,7 +239,7 @@ def _heard(
 
 
 def _trust(person: Person, rules: Rules, otherwise: Trust) -> Trust:
-    entry = listed(person, rules.owners)
+    entry = listed(person.by_id, rules.owners)
     return Trust.OWNER if entry and entry != ANYBODY else otherwise
 
 
@@ -246,7 +256,7 @@ def _is_command(inbound: Inbound) -> bool:
 
 def _commands(person: Person, trust: Trust, rules: Rules) -> bool:
     if rules.commanders is not None:
-        return bool(listed(person, rules.commanders))
+        return bool(listed(person.by_id, rules.commanders))
     return trust is not Trust.EXTERNAL
 
 

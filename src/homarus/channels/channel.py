@@ -33,8 +33,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
 
     id: str
     label: str
-    # `module:function` below the platform's folder; the function takes a `Host` and returns a `Channel`.
-    entry: str
+    # `module:function` below the platform's folder; the function takes a `Host` and returns a `Channel`. Plugins register theirs.
+    entry: str = ""
     # Modules that must be importable, and the extra of this project that brings them.
     needs: tuple[str, ...] = ()
     extra: str = ""
@@ -45,6 +45,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.
     retry_ms: int = 500
+    # What holds where the settings say nothing: on a number that friends and family have, strangers get no code.
+    dm_policy: Literal["pairing", "allowlist"] = "pairing"
 
 
 class Identity(Struct, frozen=True):

@@ -311,4 +311,4 @@ def open_to_send(path: str, roots: Iterable[Path]) -> Opened:
                 os.close(fd)
                 raise
             return Opened(fd, real, found.st_size)
-    raise Denied(f"{shown_path} lies outside of the folders that files are sent from")
+    raise Denied(f"{shown_path} lies outside of the workspace, so it is not sent")

@@ -31,6 +31,11 @@ class Person(Struct, frozen=True):
     groups: Mapping[str, AccessGroup] = {}
     by_name: bool = False
 
+    @property
+    def by_id(self) -> Person:
+        """Return the same person without names and groups: what makes an owner must name nobody else."""
+        return Person(self.channel, self.id, aliases=self.aliases)
+
 
 def person_of(
     inbound: Inbound, *, aliases: tuple[str, ...], groups: Mapping[str, AccessGroup], by_name: bool = False

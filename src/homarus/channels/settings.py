@@ -18,6 +18,7 @@ from homarus.config.view import Config
 from homarus.core.errors import ConfigError
 from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.delivery.place import Place
+from homarus.delivery.settings import StreamingSettings
 
 Entries = tuple[str | int, ...]
 GroupPolicy = Literal["allowlist", "open", "disabled"]
@@ -277,6 +278,8 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
     path = ("channels", manifest.id, "accounts", name)
     common = {key: value for key, value in both.items() if key not in manifest.settings}
     settings = config.convert_block(common, ChannelSettings, path)
+    if "dmPolicy" not in common and settings.dm_policy == "pairing":
+        settings = replace(settings, dm_policy=manifest.dm_policy)
     if block.get("enabled", True) is not True:
         settings = replace(settings, enabled=False)  # a channel that is off has no account that is on
     keys = {key: both.get(key, setting.default) for key, setting in manifest.settings.items()}
@@ -285,11 +288,13 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
             if keys[key] in (None, "") and setting.env and env.get(setting.env):
                 keys[key] = env[setting.env]
     missing = tuple(key for key, setting in manifest.settings.items() if setting.required and keys[key] in (None, ""))
+    streaming = config.convert_block(both.get("streaming"), StreamingSettings, (*path, "streaming"))
+    place = narrowed(manifest.place, settings)
     return Account(
         channel=manifest.id,
         id=name,
         settings=settings,
-        place=narrowed(manifest.place, settings),
+        place=replace(place, chunk_mode=streaming.chunk_mode or place.chunk_mode),
         aliases=manifest.aliases,
         own={key: value for key, value in keys.items() if value is not None},
         default=name == default,
@@ -322,7 +327,12 @@ def check(config: Config) -> None:
         block = channel_block(config, name) or {}
         _check_keys(config, manifest, block, ("channels", name))
         inner = block.get("accounts")
+        seen: set[str] = set()
         for account, own in inner.items() if isinstance(inner, dict) else ():
+            if (normal := normalize_account_id(str(account))) in seen:
+                message = f"is the same account as another one: both are '{normal}'"
+                config.report("error", ("channels", name, "accounts", account), message, "rename one; the last counts")
+            seen.add(normal)
             if isinstance(own, dict):
                 _check_keys(config, manifest, own, ("channels", name, "accounts", account))
         for account in accounts_of(config, manifest, config.env).values():

@@ -17,7 +17,7 @@ from prompt_toolkit.styles import Style
 from homarus.cli.chat_view import without_files
 from homarus.cli.output import age, width
 from homarus.core.errors import HomarusError
-from homarus.core.messages import User
+from homarus.core.messages import Message, User
 from homarus.core.text import single_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ROWS = 10
 
 
 class Choice(Struct, frozen=True):
-    """One session as the list shows it: when it was used, what it is called, what was said last."""
+    """One conversation as the list shows it: when it was used, what it is called, what was said last."""
 
     key: str
     name: str
@@ -49,14 +49,18 @@ async def choices_of(agent: Agent, now: float, *, here: bool = False) -> list[Ch
             messages = await agent.client.history(info.key, MAX_READ)
         except HomarusError:
             continue  # a key that nobody can read is not one to talk in
-        said = [each for each in messages if isinstance(each, User) and not each.provenance]
         if (here and info.key == agent.key) or not (messages or info.title):
             continue
-        newest = without_files(said[-1].text) if said else ""
         when = age(now - info.entry.updated_at / 1000) if info.entry.updated_at else ""
         name = info.title or str(info.key).removeprefix(f"agent:{agent.key.agent_id}:")
-        found.append(Choice(info.name, name, when, newest))
+        found.append(Choice(info.name, name, when, newest_words(messages)))
     return found
+
+
+def newest_words(messages: Sequence[Message]) -> str:
+    """Return what the person said last, as it was typed."""
+    said = [each for each in messages if isinstance(each, User) and not each.provenance]
+    return without_files(said[-1].text) if said else ""
 
 
 class Picker:

@@ -17,7 +17,6 @@ from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.home import as_data
 from homarus.cli.options import pass_app, with_json
-from homarus.config.known import NO_EFFECT
 from homarus.config.load import load_config
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.models.access import Models
@@ -181,12 +180,10 @@ def _keys(app: App) -> None:
 def _channels(app: App) -> None:
     there = load_config(app.paths, app.env).get("channels")
     names = ", ".join(there) if isinstance(there, dict) and there else "none is configured"
-    why = NO_EFFECT.get("channels", "")
-    app.out.line(f"Channels: {names}." + (f" {why[0].upper()}{why[1:]}." if why else ""))
-    if not why:
-        app.out.line(
-            "Add one with 'homarus config set channels.NAME ...', and bind an agent with 'homarus agents bind'."
-        )
+    app.out.line(f"Channels: {names}.")
+    app.out.line(
+        "'homarus channels add NAME' asks for what a platform needs, 'homarus channels list' shows which there are."
+    )
 
 
 def _sandbox(app: App) -> None:

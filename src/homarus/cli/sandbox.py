@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from homarus.agent.sandbox_for import sandbox_for
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
-from homarus.core.routes import SessionKey, main_session
+from homarus.cli.sessions_show import home_of
+from homarus.core.routes import main_session
 from homarus.sandbox.probe import try_out
 from homarus.workspace.agents import resolve_workspace
 
@@ -25,7 +27,14 @@ def command() -> None:
 
 @command.command("explain")
 @click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
-@click.option("--session", "session", default="", help="which session key (default: the agent's main session)")
+@click.option(
+    "--session",
+    "session",
+    default="",
+    metavar="SESSION",
+    help="which session: its key, its name or the beginning of its id (default: the agent's main session)",
+    shell_complete=complete.sessions,
+)
 @with_json
 def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = False) -> None:
     """Say what a session's commands may see and use."""
@@ -72,6 +81,11 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
 
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
-    agent = app.config.agent_named(agent_id)
-    key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
+    key = main_session(app.config.agent_named(agent_id).id)
+    if session:
+        home = home_of(app)
+        # A whole key is taken as it stands: one may ask about a session before there is one.
+        whole = session.lower().startswith("agent:") or session.lower() == "main"
+        key = home.key(session, agent_id) if whole else home.resolve(session, agent_id).key
+    agent = app.config.agent_named(key.agent_id)
     return sandbox_for(agent, key, resolve_workspace(app.config, agent.id, app.env))

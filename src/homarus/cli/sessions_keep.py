@@ -11,10 +11,13 @@ import click
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.options import with_json
+from homarus.cli.output import age
 from homarus.cli.sessions_show import home_of, last_words
 from homarus.core.errors import Locked, Unknown
+from homarus.sessions.entry import MessageEntry
 from homarus.sessions.home import SessionHome, short_id
-from homarus.sessions.places import Kind, Place, archived_label, owner_of
+from homarus.sessions.log import load_tail
+from homarus.sessions.places import Kind, Place, archived_label, owner_of, visit
 
 if TYPE_CHECKING:
     from homarus.sessions.store import SessionInfo
@@ -117,6 +120,9 @@ def _living(home: SessionHome, place: Place) -> SessionInfo:
 
 
 def _picked(app: App, home: SessionHome, agent: str) -> Place:
+    """Let the person choose from the list that the chat shows, with what was put away below what lives."""
+    from homarus.cli.chat_picker import Choice, Picker, newest_words
+
     agents = [agent] if agent else home.agents()
     living = [(info.place, info.title or info.name) for info in home.list(agents, orphans=True)]
     away = [place for each in agents for place in home.store(each).archives()]
@@ -124,8 +130,15 @@ def _picked(app: App, home: SessionHome, agent: str) -> Place:
     offered = [*living, *((place, f"{archived_label(place) or place.agent_id} (put away)") for place in away)][:OFFERED]
     if not offered:
         raise Unknown("there is no conversation yet", cure="'homarus chat' begins one")
-    for number, (place, name) in enumerate(offered, 1):
-        ident = app.out.style(short_id(place.session_id), "dim")
-        app.out.line(f"{number:>3}  {app.out.style(name, 'cyan')}  {ident}")
-    chosen = click.prompt("Which one", type=click.IntRange(1, len(offered)), default=1, err=True)
-    return offered[chosen - 1][0]
+    now = app.clock.now().timestamp()
+    choices = []
+    for number, (place, name) in enumerate(offered):
+        with visit(place) as source:
+            messages = [entry.message for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
+            said = newest_words([message for message in messages if message])
+        when = age(now - place.path.stat().st_mtime) if place.path.exists() else ""
+        choices.append(Choice(str(number), name, when, said))
+    chosen = asyncio.run(Picker(choices, color=app.out.color).run())
+    if chosen is None:
+        raise click.Abort
+    return offered[int(chosen.key)][0]

@@ -37,6 +37,12 @@ COMMANDS: dict[str, Entry] = {
     "mcp": Entry("Set up", "homarus.cli.mcp", "servers whose tools your agents may use, and this home as one"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
+    "channels": Entry(
+        "Chats", "homarus.cli.channels", "chat platforms: add accounts, see how they do, and who is heard"
+    ),
+    "pairing": Entry("Chats", "homarus.cli.channels:pairing", "people who asked to talk with the agent: let them in"),
+    "message": Entry("Chats", "homarus.cli.message", "send and change messages on chat platforms"),
+    "directory": Entry("Chats", "homarus.cli.message:directory", "people and groups that a platform knows"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
     "dashboard": Entry("Serve", "homarus.cli.gateway:dashboard", "open this home in your browser"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),

@@ -48,18 +48,20 @@ def caller_of(inbound: Inbound, settings: CommandSettings) -> Caller:
     """Say what the sender of a message may do. Trust was decided by the channel, never by the text."""
     local = inbound.channel in LOCAL_CHANNELS
     names = {inbound.sender, f"{inbound.channel}:{inbound.sender}"} - {"", f"{inbound.channel}:"}
-    owner = inbound.trust is Trust.OWNER or _listed(settings.owner_allow_from, inbound.channel, names)
+    owner = inbound.trust is Trust.OWNER or _listed(settings.owner_allow_from, inbound.channel, names, anybody=False)
     if settings.allow_from is not None and not local:
         authorised = _listed(settings.allow_from, inbound.channel, names)
     else:
-        authorised = owner or inbound.trust is Trust.PAIRED
+        # Admission calls those `group` whom a list of that group names, and everybody else in it `external`.
+        authorised = owner or inbound.trust in (Trust.PAIRED, Trust.GROUP)
     return Caller(inbound.sender, inbound.channel, inbound.trust, authorised, owner and authorised)
 
 
-def _listed(value: Any, channel: str, names: set[str]) -> bool:
+def _listed(value: Any, channel: str, names: set[str], *, anybody: bool = True) -> bool:
     if isinstance(value, dict):
         found = value.get(channel, value.get("*"))
-        return _listed(found, channel, names)
+        return _listed(found, channel, names, anybody=anybody)
     entries: Iterable[Any] = value if isinstance(value, list | tuple) else ()
     texts = {str(entry) for entry in entries if isinstance(entry, str | int)}
-    return "*" in texts or bool(texts & names)
+    # Everybody can be let in, and nobody becomes an owner by that.
+    return (anybody and "*" in texts) or bool((texts - {"*"}) & names)

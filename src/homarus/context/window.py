@@ -160,7 +160,8 @@ class SessionWindow:
         if fixed >= window:
             raise ConfigError(
                 f"the prompt and the tools take about {fixed:,} tokens, and the model's window has {window:,}",
-                cure="choose a model with a larger window, say how large it is (contextWindow), or allow fewer tools",
+                cure="choose a model with a larger window, say how large it is (contextWindow), or switch something off: "
+                "fewer tools (tools.allow), no skills (skills.allowBundled: []), shorter files in the workspace",
             )
 
     async def accepted(self) -> None:

@@ -289,6 +289,20 @@ def direct_session(
     )
 
 
+def policy_session(key: SessionKey, route: Route, chat_type: str) -> SessionKey:
+    """Return the key by which rules for tools and sandboxes are chosen.
+
+    Whoever writes from a chat platform into the main session shares its history, and is not at the machine for that.
+    """
+    if not key.is_main or route.place is None:
+        return key
+    if chat_type == SessionKind.DIRECT:
+        scope = DmScope.PER_ACCOUNT_CHANNEL_PEER
+        return direct_session(key.agent_id, route.channel, route.to, account=route.account, scope=scope)
+    kind = SessionKind(chat_type) if chat_type in _SHARED else SessionKind.GROUP
+    return chat_session(key.agent_id, route.channel, kind, route.to)
+
+
 def chat_session(agent_id: str, channel: str, kind: SessionKind, peer: str) -> SessionKey:
     if kind not in _SHARED:
         raise ValueError(f"{kind} is not a shared chat")

@@ -106,6 +106,11 @@ class BlockStream:
         """Return what was given out, oldest first."""
         return tuple(self._shown)
 
+    @property
+    def waiting(self) -> str:
+        """Return the visible text that belongs to no block yet, for a preview of it."""
+        return self._chunker.waiting
+
     def next_due(self) -> float | None:
         return self._joined.due
 

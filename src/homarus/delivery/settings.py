@@ -14,6 +14,7 @@ Mode = Literal["off", "partial", "block", "progress"]
 # Where short messages in a row are a nuisance, more is joined before it is sent.
 _JOINED = ("discord", "slack", "signal", "msteams", "mattermost", "googlechat")
 _NATURAL_MS = (800, 2500)
+WORKING = "⏳ Working…"
 
 
 class ChunkSettings(Struct, frozen=True, rename="camel"):
@@ -71,6 +72,21 @@ class PreviewSettings(Struct, frozen=True, rename="camel"):
     tool_progress: bool = True
 
 
+class ProgressSettings(Struct, frozen=True, rename="camel"):
+    """What a preview says of the tools at work: a title, and the newest of them below it."""
+
+    max_lines: Count = 8
+    max_line_chars: Count = 120
+    label: str | bool = "auto"
+
+    @property
+    def title(self) -> str:
+        """Return the line above the tools; nothing where it is switched off."""
+        if isinstance(self.label, bool):
+            return WORKING if self.label else ""
+        return WORKING if self.label == "auto" else self.label
+
+
 class StreamingSettings(Struct, frozen=True, rename="camel"):
     """`channels.<id>.streaming` and that of an account."""
 
@@ -78,6 +94,7 @@ class StreamingSettings(Struct, frozen=True, rename="camel"):
     chunk_mode: Literal["length", "newline"] | None = None
     block: BlockSwitch = BlockSwitch()
     preview: PreviewSettings = PreviewSettings()
+    progress: ProgressSettings = ProgressSettings()
 
 
 class BlockSettings(Struct, frozen=True):
@@ -131,3 +148,11 @@ def preview_mode(agent: DeliverySettings, streaming: StreamingSettings, channel:
     if not place.edit or streams_blocks(agent, streaming, channel):
         return "off"
     return streaming.mode or "off"
+
+
+def preview_blocks(streaming: StreamingSettings, place: Place) -> BlockSettings:
+    """Return how a preview of the mode `block` is divided: what is complete stays, and a new preview goes on."""
+    chunk = streaming.preview.chunk
+    most = max(1, min(chunk.max_chars or 800, place.limit))
+    least = min(200 if chunk.min_chars is None else chunk.min_chars, most)
+    return BlockSettings(enabled=True, least=least, most=most, prefer=chunk.break_preference, join=False)

@@ -97,6 +97,8 @@ class Ledger:
         self._clock = clock
         self._day = ""
         self._full = False
+        self._fd = -1
+        self._path = folder
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
@@ -114,15 +116,25 @@ class Ledger:
             **{key: value for key, value in kept.items() if value not in ("", None)},
         }
         try:
-            ensure_dir(self._folder)
-            fd = os.open(path, _APPEND, 0o600)
-            try:
-                os.write(fd, msgspec.json.encode(row) + b"\n")
-                self._full = os.fstat(fd).st_size > MAX_DAY
-            finally:
-                os.close(fd)
+            fd = self._file(path)
+            os.write(fd, msgspec.json.encode(row) + b"\n")
+            self._full = os.fstat(fd).st_size > MAX_DAY
         except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
             _log.warning("the ledger could not be written: %s", problem)
+
+    def _file(self, path: Path) -> int:
+        """Return the day's file, open; one that somebody removed is made anew."""
+        if self._fd >= 0 and (path != self._path or not os.fstat(self._fd).st_nlink):
+            self.close()
+        if self._fd < 0:
+            ensure_dir(self._folder)
+            self._fd, self._path = os.open(path, _APPEND, 0o600), path
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _forget(self, now: datetime) -> None:
         oldest = f"{now - timedelta(days=KEPT_DAYS):%Y-%m-%d}.jsonl"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -48,16 +49,14 @@ _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
+GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
 RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
 
-    # What tests put in the place of the chat platforms that come with the program.
-    platforms: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, runtime: Runtime, given: Given) -> None:
+    def __init__(self, runtime: Runtime, given: Given, *, platforms: Mapping[str, Any] | None = None) -> None:
         self.runtime = runtime
         self.client = LocalClient(runtime)
         home = runtime.home
@@ -79,7 +78,7 @@ class Gateway:
         self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
-        self.switchboard = Switchboard(self.client, **self.platforms)
+        self.switchboard = Switchboard(self.client, **(platforms or {}))
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -252,6 +251,7 @@ class Gateway:
         await self.switchboard.aclose()
         if self._telemetry is not None:
             await self._telemetry.stop()
+        self.ledger.close()
 
 
 async def serve(
@@ -325,6 +325,10 @@ def _preload() -> None:
     table()
     for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
         importlib.import_module(f"homarus.{name}")
+    # What is here now stays for good, and is not looked through again; what comes from now on goes as soon as it can.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 class _Held:

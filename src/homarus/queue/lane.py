@@ -27,8 +27,9 @@ from homarus.queue.settings import Drop, Mode
 
 _log = logging.getLogger(__name__)
 SLOW_WAIT_SECONDS = 2.0
-# Turns at once, by global lane; `main` was 4 in January 2026 and depends on the cores today. An unknown lane has one.
-LIMITS: dict[str, int] = {"main": 4, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
+# Turns at once, by global lane. OpenClaw had 4 in `main` and counts cores today; a turn waits for its model nearly all of the
+# time, and thirty-two of them are what a gateway of one person meets at most. An unknown lane has one.
+LIMITS: dict[str, int] = {"main": 32, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
 
 
 class RunTurn(Protocol):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from homarus.runtime.switchboard import Switchboard, Target
 
 Json = dict[str, Any]
-SEND_SECONDS, ACT_SECONDS = 30.0, 30.0
+ACT_SECONDS = 30.0
 MAX_OPTIONS = 12
 # What an account's `actions` may switch off, and what of a platform it needs.
 _SWITCHES = {"react": "reactions", "edit": "edits", "delete": "deletes", "poll": "polls", "send": "messages"}
@@ -47,7 +47,7 @@ class ChatActions:
     def __init__(self, board: Switchboard) -> None:
         self._board = board
 
-    async def send(self, where: Target, words: Words, ident: str, *, seconds: float = SEND_SECONDS) -> Json:
+    async def send(self, where: Target, words: Words, ident: str) -> Json:
         """Send a message once per `ident` and return what the platform said. Raises Queued where it waits."""
         self._allowed(where, "send")
         text = shape(words.text).text
@@ -66,7 +66,7 @@ class ChatActions:
             words.silent,
         )
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._board.send_seconds):
                 settled = await self._board.sender.deliver(message)
         except TimeoutError:
             name = f"{where.channel}:{single_line(where.to, 80)}"
@@ -139,6 +139,33 @@ class ChatActions:
     def _told(self, where: Target, action: str, message_id: str) -> Json:
         done = {"ok": True, "action": action, "channel": where.channel, "accountId": where.account}
         return {**done, "to": where.to, "messageId": message_id}
+
+
+async def act_on(board: Switchboard, where: Target, action: str, given: Json, ident: str) -> Json:
+    """Do what the owner asks; the keys of `given` are those of the message tool. Raises HomarusError."""
+    doer, text, message_id = ChatActions(board), str(given.get("message") or ""), str(given.get("messageId") or "")
+    match action:
+        case "send" | "reply":
+            media = [str(path) for path in (given.get("media"), *(given.get("mediaUrls") or ())) if path]
+            links = [path for path in media if path.startswith(("http://", "https://"))]
+            files = tuple(str(board.outgoing.take(path)) for path in media if path not in links)
+            answers = message_id if action == "reply" else str(given.get("replyTo") or "")
+            words = "\n\n".join(part for part in (text, *links) if part)
+            voice, silent = given.get("asVoice") is True, given.get("silent") is True
+            asked = Words(text=words, files=files, reply_to=answers, as_voice=voice, silent=silent)
+            return await doer.send(where, asked, ident)
+        case "react":
+            return await doer.react(
+                where, message_id, str(given.get("emoji") or ""), on=given.get("remove") is not True
+            )
+        case "edit":
+            return await doer.edit(where, message_id, text)
+        case "delete" | "unsend":
+            return await doer.delete(where, message_id)
+        case "poll":
+            options = [str(each) for each in given.get("pollOption") or ()]
+            return await doer.poll(where, str(given.get("pollQuestion") or text), options, ident)
+    raise ToolError(f"there is no action '{single_line(action, 40)}'", cure="send, reply, react, edit, delete, poll")
 
 
 def _to(where: Target) -> Outbound:

@@ -11,11 +11,43 @@ from homarus.core.messages import Inbound
 from homarus.core.routes import Route, normalize_account_id
 from homarus.delivery.place import Place
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.settings import DeliverySettings, StreamingSettings, block_settings, preview_mode
-from homarus.runtime.speech import Manner, SpeechSettings
+from homarus.delivery.settings import (
+    BlockSettings,
+    DeliverySettings,
+    Mode,
+    StreamingSettings,
+    block_settings,
+    preview_blocks,
+    preview_mode,
+)
 from homarus.sessions.row import SessionEntry
 
 EYES = "👀"
+
+
+class SpeechSettings(Struct, frozen=True, rename="camel"):
+    """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
+
+    verbose_default: str = "off"
+    reasoning_default: str = "off"
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How a turn speaks in its chat, worked out before it begins."""
+
+    place: Place = Place()
+    blocks: BlockSettings = BlockSettings()
+    # Whether the answer is seen while it is written, and how.
+    preview: Mode = "off"
+    streaming: StreamingSettings = StreamingSettings()
+    verbose: str = "off"
+    reasoning: str = "off"
+    usage: str | None = None
+    # Which messages of an answer point at what they answer: `off`, `first` or `all`.
+    reply_mode: str = "off"
+    prefix: str = ""
+    # Nothing of the answer is sent by itself: the session's send policy, or a group in which the agent uses its tool.
+    muted: bool = False
 
 
 class ExecApprovals(Struct, frozen=True, rename="camel"):
@@ -111,11 +143,13 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
     prefix = messages.response_prefix if chat.response_prefix is None else chat.response_prefix
     if prefix == "auto":
         prefix = f"[{agent.get('identity.name') or agent.get('name') or agent.id}]"
+    blocks = block_settings(delivery, chat.streaming, route.channel, place)
+    preview = preview_mode(delivery, chat.streaming, route.channel, place)
     return Manner(
         place=place,
-        blocks=block_settings(delivery, chat.streaming, route.channel, place),
-        preview=preview_mode(delivery, chat.streaming, route.channel, place),
-        preview_tools=chat.streaming.preview.tool_progress,
+        blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
+        preview=preview,
+        streaming=chat.streaming,
         verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
         reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
         usage=entry.response_usage,

@@ -7,8 +7,10 @@ import os
 import stat
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from homarus.agent.home import Home
+from homarus.channels.media import open_to_send
 from homarus.core.errors import DeliveryError, DeliveryFailure, Denied, HomarusError
 from homarus.core.messages import Outbound, Trust
 from homarus.core.text import single_line, slug
@@ -30,18 +32,26 @@ class Outgoing:
     def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
         """Return a copy of a file that an agent wants to send: one of its workspace, or one that it was sent."""
         workspace = self._home.workspace(agent_id)
-        given = Path(path.strip().removeprefix("file://")).expanduser()
-        found = self._real(given if given.is_absolute() else workspace / given)
-        roots = [workspace.resolve(), (self._home.config.paths.state_dir / "media").resolve()]
-        if not any(found.is_relative_to(root) for root in roots):
-            raise Denied(f"{single_line(path, 120)} lies outside of the workspace, so it is not sent")
-        if is_unseen(str(found), (str(roots[0]),), readers) or any(part.startswith(".git") for part in found.parts):
-            raise Denied(f"{single_line(path, 120)} is not for others to read")
-        return self._copy(found)
+        roots = (workspace, self._home.config.paths.state_dir / "media")
+        opened = open_to_send(str(Path(path.strip().removeprefix("file://")).expanduser()), roots)
+        with os.fdopen(opened.fd, "rb") as source:
+            found = Path(opened.real)
+            hidden = any(part.startswith(".git") for part in found.parts)
+            if hidden or is_unseen(opened.real, (str(workspace.resolve()),), readers):
+                raise Denied(f"{single_line(path, 120)} is not for others to read")
+            return self._copy(source, found)
 
     def take(self, path: str) -> Path:
         """Return a copy of a file that the owner chose."""
-        return self._copy(self._real(Path(path).expanduser().absolute()))
+        found = Path(path).expanduser().absolute()
+        try:
+            found = found.resolve(strict=True)
+            fd = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, RuntimeError, ValueError) as problem:
+            why = getattr(problem, "strerror", "") or "there is no such file"
+            raise HomarusError(f"{single_line(str(found), 120)} cannot be read: {why}") from None
+        with os.fdopen(fd, "rb") as source:
+            return self._copy(source, found)
 
     def checked(self, _message: Outbound, media: str) -> str:
         """Return a file that may be sent. Raises DeliveryError for one that nobody checked."""
@@ -55,33 +65,23 @@ class Outgoing:
             if path.is_file() and time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 path.unlink(missing_ok=True)
 
-    def _real(self, path: Path) -> Path:
-        try:
-            return path.resolve(strict=True)
-        except (OSError, RuntimeError, ValueError):
-            raise HomarusError(f"there is no file {single_line(str(path), 120)}") from None
-
-    def _copy(self, path: Path) -> Path:
+    def _copy(self, source: BinaryIO, path: Path) -> Path:
+        """Return a copy of an open file: of what was judged, whatever has its name by now."""
         ensure_dir(self._folder)
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as problem:
-            raise HomarusError(f"{single_line(str(path), 120)} cannot be read: {problem.strerror}") from None
-        with os.fdopen(fd, "rb") as source:
-            info = os.fstat(source.fileno())
-            if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
-                raise HomarusError(f"{single_line(str(path), 120)} is no file, or larger than {MAX_BYTES:,} bytes")
-            digest = hashlib.sha256()
-            while block := source.read(_BLOCK):
-                digest.update(block)
-            target = self._folder / f"{digest.hexdigest()[:24]}-{slug(path.stem, 40)}{path.suffix[:12]}"
-            source.seek(0)
-            if not target.exists():
-                draft = target.with_name(f".{target.name}.{os.getpid()}")
-                with draft.open("wb") as copy:
-                    while block := source.read(_BLOCK):
-                        copy.write(block)
-                    os.fsync(copy.fileno())
-                draft.replace(target)
-            os.utime(target)
+        info = os.fstat(source.fileno())
+        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
+            raise HomarusError(f"{single_line(str(path), 120)} is no file, or larger than {MAX_BYTES:,} bytes")
+        digest = hashlib.sha256()
+        while block := source.read(_BLOCK):
+            digest.update(block)
+        target = self._folder / f"{digest.hexdigest()[:24]}-{slug(path.stem, 40)}{path.suffix[:12]}"
+        source.seek(0)
+        if not target.exists():
+            draft = target.with_name(f".{target.name}.{os.getpid()}")
+            with draft.open("wb") as copy:
+                while block := source.read(_BLOCK):
+                    copy.write(block)
+                os.fsync(copy.fileno())
+            draft.replace(target)
+        os.utime(target)
         return target

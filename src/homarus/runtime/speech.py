@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
-
 from homarus.agent.outcome import Outcome, Status
 from homarus.core.errors import HomarusError, StorageError
 from homarus.core.events import (
@@ -36,10 +34,10 @@ from homarus.core.routes import Route
 from homarus.core.text import single_line
 from homarus.delivery.blocks import Block, BlockStream
 from homarus.delivery.markup import Directives
-from homarus.delivery.place import Place
 from homarus.delivery.preview import Preview
-from homarus.delivery.settings import BlockSettings, Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch
+from homarus.runtime.chat_settings import Manner
 from homarus.runtime.owed import PIECE, Answer, answer_in, rest_of, sent_text, shown_of
 from homarus.runtime.reply import footer
 from homarus.sessions.entry import MessageEntry
@@ -51,31 +49,6 @@ OUTPUT_CHARS, ARGUMENT_CHARS, ERROR_CHARS = 600, 160, 600
 INTERRUPTED = "⚠️ The program was stopped while it worked on this, and could not go on. Please say it again."
 
 
-class SpeechSettings(Struct, frozen=True, rename="camel"):
-    """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
-
-    verbose_default: str = "off"
-    reasoning_default: str = "off"
-
-
-class Manner(Struct, frozen=True, kw_only=True):
-    """How a turn speaks in its chat, worked out before it begins."""
-
-    place: Place = Place()
-    blocks: BlockSettings = BlockSettings()
-    # Whether the answer is seen while it is written, and with it which tools are at work.
-    preview: Mode = "off"
-    preview_tools: bool = True
-    verbose: str = "off"
-    reasoning: str = "off"
-    usage: str | None = None
-    # Which messages of an answer point at what they answer: `off`, `first` or `all`.
-    reply_mode: str = "off"
-    prefix: str = ""
-    # Nothing of the answer is sent by itself: the session's send policy, or a group in which the agent uses its tool.
-    muted: bool = False
-
-
 class Mail(Protocol):
     """What a speech needs of whoever sends."""
 
@@ -83,7 +56,7 @@ class Mail(Protocol):
         """Make a message durable and bring it on its way; False where it was known. A preview becomes the message."""
         ...
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool) -> Preview | None:
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
         """Return what shows a message while it is written; None where that cannot be."""
         ...
 
@@ -154,12 +127,13 @@ class Speech:
                 # What was shown of an answer that broke off is compared with the whole of the next one.
                 fresh = self._manner.blocks.enabled and not self._manner.muted and not self._pieces
                 self._blocks = BlockStream(self._manner.blocks, self._manner.place, self._early) if fresh else None
-                self._begin_preview(event)
+                self._begin_preview()
             case TextDelta():
                 self._stir("message")
                 if self._blocks is not None:
                     self._blocks.take(event)
                     self._tick_later()
+                    self._follow(self._blocks.waiting)
             case MessageEnded():
                 self._message(event.message)
             case ToolStarted():
@@ -235,12 +209,18 @@ class Speech:
         self._posted += 1
         self._post(name, prefix + text, directives, pause=pause)
 
-    def _begin_preview(self, event: ModelCalled) -> None:
-        if self._manner.preview != "off" and self._preview is None and not (self._manner.muted or self._pieces):
-            message = self._outbound(f"preview.{self._number}", "", Directives())
-            self._preview = self._mail.preview(message, self._manner.preview, tools=self._manner.preview_tools)
+    def _begin_preview(self) -> None:
+        if self._manner.preview == "off" or self._preview is not None or self._manner.muted:
+            return
+        message = self._outbound(f"preview.{self._number}.{len(self._pieces)}", "", Directives())
+        self._preview = self._mail.preview(message, self._manner.preview, self._manner.streaming)
+
+    def _follow(self, waiting: str) -> None:
+        """Show what belongs to no block yet: a preview that became a block is followed by another."""
+        if self._manner.preview == "block" and waiting.strip():
+            self._begin_preview()
             if self._preview is not None:
-                self._preview.take(event)
+                self._preview.update(waiting)
 
     def _early(self, block: Block) -> None:
         """Post a piece of a message that is not in the log yet: then the log must know of the piece."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -17,26 +17,27 @@ from msgspec import Struct
 
 from homarus.agent.open_session import OpenSession
 from homarus.channels.channel import Change, Manifest
-from homarus.channels.discovery import manifests
+from homarus.channels.discovery import load_entry, manifests
 from homarus.channels.gatekeeper import Gatekeeper
 from homarus.channels.guards import Seen, digest
 from homarus.channels.manager import ChannelManager, Opener, Status
 from homarus.channels.pairing import PairingStore
 from homarus.channels.settings import default_account
 from homarus.config.view import Config
-from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
 from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
-from homarus.core.text import single_line
+from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import Sender
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
+from homarus.runtime.incoming import Incoming
 from homarus.runtime.intake import Intake
 from homarus.runtime.outgoing import Outgoing
 from homarus.runtime.owed import TOLD
@@ -50,6 +51,7 @@ SHOWN = (
     "[The program was started anew in the middle of your answer. The chat has seen this much of it already; go on after it "
     "and do not repeat it.]\n"
 )
+SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
 
@@ -73,21 +75,30 @@ class Switchboard:
     """The channels of one home. `join` first, `start` when everything else is up, `aclose` at the end."""
 
     def __init__(
-        self, client: LocalClient, *, known: Mapping[str, Manifest] | None = None, opener: Opener | None = None
+        self, client: LocalClient, *, known: dict[str, Manifest] | None = None, opener: Opener | None = None
     ) -> None:
-        home = client.home
-        self._client, self._home, self.known = client, home, manifests() if known is None else known
+        home, brought = client.home, client.runtime.platforms
+        self._client, self._home = client, home
+        self.known = (manifests() if known is None else known) | {name: made[0] for name, made in brought.items()}
         own, clock = home.config.paths.own_dir, home.clock
         self.pairing = PairingStore(home.config.paths.state_dir / "credentials", clock)
         self.gatekeeper = Gatekeeper(
             home.config, home.env, self.pairing, own / "channels", clock, known=self.known, activation=self._activation
         )
         self.intake = Intake(client, self, own / "channels" / "intake.jsonl")
-        given: dict[str, Any] = {"opener": opener} if opener is not None else {}
+        open_ours = opener or load_entry
         self.manager = ChannelManager(
-            home.config, home.env, own / "channels", self._take, self._changed, clock, known=self.known, **given
+            home.config,
+            home.env,
+            own / "channels",
+            self._take,
+            self._changed,
+            clock,
+            known=self.known,
+            opener=lambda manifest: brought[manifest.id][1] if manifest.id in brought else open_ours(manifest),
         )
         self.outgoing = Outgoing(own / "outgoing", home)
+        self.incoming = Incoming(home, self.manager)
         self.outbox = Outbox(own / "outbox.jsonl", clock, warn=_log.warning)
         self.sender = Sender(
             self.outbox,
@@ -95,7 +106,7 @@ class Switchboard:
             self.manager.connected,
             clock,
             retry_of=self._retry,
-            file_of=self.outgoing.checked,
+            file_of=self._file,
             told=self._settled,
             warn=_log.warning,
         )
@@ -104,6 +115,7 @@ class Switchboard:
         self.manager.came_up = self.sender.wake
         self.signs = Signs(home.config, clock, self.manager.connected, self.manager.place)
         self.counts = Counts({}, {})
+        self.send_seconds = SEND_SECONDS
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -119,6 +131,7 @@ class Switchboard:
     async def start(self) -> None:
         """Bring on its way what an earlier process left, and start the accounts; none of them is waited for."""
         self.outgoing.sweep()
+        await self.incoming.sweep()
         self.manager.commands = {row.name: row.help for row in self._client.router.commands.values()}
         self.sender.start()
         await self.manager.start()
@@ -160,7 +173,7 @@ class Switchboard:
         return (info.entry.group_activation or "") if info else ""
 
     async def with_media(self, inbound: Inbound) -> Inbound:
-        return inbound
+        return await self.incoming.with_files(inbound)
 
     def began(self, inbound: Inbound, route: Route) -> None:
         """Show that a message was read, and that somebody writes."""
@@ -173,24 +186,14 @@ class Switchboard:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
         ours = self.wrote(change.channel, change.account, change.peer, change.message_id)
         identity = self.manager.identity(change.channel, change.account)
-        text = self.gatekeeper.notice(change, ours=ours, identity=identity)
-        if not text:
+        noticed = self.gatekeeper.notice(change, ours=ours, identity=identity)
+        if noticed is None:
             return
         from homarus.sessions.routing import route_for
 
-        inbound = Inbound(
-            change.message_id,
-            change.channel,
-            text,
-            sender=change.sender,
-            account=change.account,
-            peer=change.peer,
-            chat_type=change.chat_type,
-            thread=change.thread,
-        )
-        key = route_for(inbound, self._home.config).session_key
+        key = route_for(noticed, self._home.config).session_key
         ident = f"reaction:{change.channel}:{change.message_id}:{change.sender}:{change.text}:{change.kind}"
-        self._client.runtime.automation.events.add(key, text, ident=ident, taint=("reaction",))
+        self._client.runtime.automation.events.add(key, noticed.text, ident=ident, taint=("reaction",))
 
     # Out: what turns say.
 
@@ -237,14 +240,22 @@ class Switchboard:
     def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
         return self.sender.submit(message, pause=pause, preview=preview)
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool) -> Preview | None:
-        return self.sender.preview(message, mode, tools=tools)
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
+        return self.sender.preview(message, mode, settings)
 
     def discard(self, preview: Preview) -> None:
         self.sender.discard(preview)
 
     def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
         return self.outgoing.attach(agent_id, path, readers)
+
+    def _file(self, message: Outbound, media: str) -> str:
+        path = self.outgoing.checked(message, media)
+        most, size = self.manager.place(message.channel, message.account).media_bytes, Path(path).stat().st_size
+        if size > most:
+            why = f"{message.channel} takes files of at most {human_bytes(most)}, and this one has {human_bytes(size)}"
+            raise DeliveryError(DeliveryFailure.REFUSED, why)
+        return path
 
     def stirs(self, route: Route, kind: str) -> None:
         self.signs.stirs(route, kind)

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import sys
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
@@ -37,6 +38,7 @@ _MEMBER = {"roles": ["77"], "nick": "Al", "joined_at": "2026-01-01T00:00:00+00:0
            "mute": False, "flags": 0, "avatar": None, "banner": None, "pending": False, "permissions": "0",
            "communication_disabled_until": None}  # fmt: skip
 _ME = BOT | {"mfa_enabled": False, "flags": 0, "verified": True, "email": None, "locale": None, "premium_type": 0}
+WINDOW = 0.5
 _TIME = "2026-11-16T04:00:00+00:00"
 
 
@@ -91,6 +93,8 @@ class FakeDiscord:
         self.heartbeats = 0
         self.close_code = 0
         self.files: dict[str, bytes] = {}
+        self.reactions: list[str] = []
+        self._buckets: dict[str, tuple[float, int]] = {}
         self.content_intent = True
         self._ids = itertools.count(10_000)
         self._socket: web.WebSocketResponse | None = None
@@ -102,7 +106,7 @@ class FakeDiscord:
         held = {"id": str(next(self._ids)), "channel_id": chat, "author": author, "content": text, "timestamp": _TIME,
                 "edited_timestamp": None, "tts": False, "mention_everyone": False, "mentions": [], "mention_roles": [],
                 "attachments": [], "embeds": [], "pinned": False, "type": 0, "flags": 0, "components": []}  # fmt: skip
-        if chat != DM:
+        if not chat.startswith("9"):
             held |= {"guild_id": GUILD, "member": _MEMBER}
         return held | more
 
@@ -188,17 +192,17 @@ class FakeDiscord:
         elif request.can_read_body:
             body = json.loads(await request.read() or b"null")
         self.calls.append((method, path, body))
-        limits = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "4", "X-RateLimit-Reset": "9999999999", "X-RateLimit-Reset-After": "5",
-                  "X-RateLimit-Bucket": f"{method}-{path.split('/')[1]}"}  # fmt: skip
-        if "/interactions/" in path:
-            limits = {}
-        plans = self.next.get(f"{method} {path}") or []
+        limits = self._limits(method, path)
+        wanted = "send" if method == "POST" and path.endswith("/messages") else f"{method} {path}"
+        plans = self.next.get(wanted) or []
         plan = plans.pop(0) if plans else None
         try:
             if request.headers.get("Authorization") != f"Bot {TOKEN}" and "/interactions/" not in path:
                 raise Refuse(401, "401: Unauthorized")
             if isinstance(plan, Refuse):
                 raise plan
+            if limits.get("X-RateLimit-Remaining", "0").startswith("-"):
+                raise Refuse(429, "You are being rate limited.", retry_after=WINDOW, **{"global": False})
             answer = self._answer(method, path.strip("/").split("/"), body, request)
         except Refuse as refusal:
             return web.json_response(refusal.body, status=refusal.status, headers=limits)
@@ -212,6 +216,19 @@ class FakeDiscord:
             if answer is not None
             else web.Response(status=204, headers=limits)
         )
+
+    def _limits(self, method: str, path: str) -> dict[str, str]:
+        """Return the headers of a bucket: five requests of a kind to a channel in a window, as on Discord, where it is longer."""
+        if "/interactions/" in path:
+            return {}
+        bucket = f"{method}-{'-'.join(path.strip('/').split('/')[:2])}"
+        now = asyncio.get_running_loop().time()
+        began, count = self._buckets.get(bucket, (now, 0))
+        began, count = (now, 0) if now - began > WINDOW else (began, count)
+        self._buckets[bucket] = (began, count + 1)
+        left = max(0.0, began + WINDOW - now)
+        return {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": str(4 - count), "X-RateLimit-Reset": str(time.time() + left),
+                "X-RateLimit-Reset-After": str(left), "X-RateLimit-Bucket": bucket}  # fmt: skip
 
     def _answer(self, method: str, path: list[str], body: Any, request: web.Request) -> Any:
         match method, *path:
@@ -255,6 +272,8 @@ class FakeDiscord:
             case "DELETE", "channels", _, "messages", number:
                 del self.shown[number]
                 return None
+            case (("PUT" | "DELETE"), "channels", _, "messages", _, "reactions", emoji, "@me"):
+                (self.reactions.append if method == "PUT" else self.reactions.remove)(emoji)
             case "GET", "guilds", _, "members", "search":
                 return [_MEMBER | {"user": ALICE}] if request.query["query"] == "ali" else []
         return None

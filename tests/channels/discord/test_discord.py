@@ -289,7 +289,7 @@ async def test_a_forum_gets_a_post_with_a_title_and_files_go_up(fake, host, tmp_
 async def test_every_refusal_says_what_can_be_done(fake, host):
     channel = discord(host, fake)
     path = f"POST /channels/{GENERAL}/messages"
-    fake.next[path] = [Refuse(429, "You are being rate limited.", retry_after=1.5, **{"global": False}), Refuse(403, "Missing Permissions", 50013),
+    fake.next["send"] = [Refuse(429, "You are being rate limited.", retry_after=1.5, **{"global": False}), Refuse(403, "Missing Permissions", 50013),
                        Refuse(502, "bad gateway"), "drop"]  # fmt: skip
     problems = []
     async with running(channel):

@@ -33,6 +33,7 @@ class FakeSlack:
         self.next: dict[str, list[Any]] = {}
         self.acknowledged: dict[str, Any] = {}
         self.waiting: dict[str, dict[str, Any]] = {}
+        self.last: dict[str, Any] = {}
         self._stamps = itertools.count(1)
         self._envelopes = itertools.count(1)
         self.socket: web.WebSocketResponse | None = None
@@ -54,7 +55,8 @@ class FakeSlack:
             "ts": stamp,
             "client_msg_id": stamp,
         }
-        await self.event(event | more)
+        self.last = event | more
+        await self.event(self.last)
         return stamp
 
     async def event(self, event: dict[str, Any]) -> str:

@@ -59,6 +59,7 @@ class BotApi:
         # What the next calls of a method meet: a refusal, "drop" (done, but the answer is lost) or "html" (a proxy's page).
         self.next: dict[str, list[Any]] = {}
         self.base = ""
+        self.polling: Any = None
         self._update_ids = itertools.count(1000)
         self._message_ids = itertools.count(1)
         self._polls = 0
@@ -93,6 +94,8 @@ class BotApi:
             form[name] = value
         method = request.match_info["method"]
         self.calls.append((method, form))
+        if method == "getUpdates":
+            self.polling = request.transport
         planned = self.next.get(method) or []
         plan = planned.pop(0) if planned else None
         try:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discord import inbound as read
-from homarus.channels.discord.wire import FATAL, explained
+from homarus.channels.discord.wire import FATAL, explained, paced
 from homarus.channels.support import Note, Pauses, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
@@ -46,6 +46,7 @@ class Discord:
         self._rest_url = rest_url
         self._bot: Any = None
         self._me = 0
+        self._identity = Identity("")
         self._waiting: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(WAITING)
         self._where: dict[int, read.Where] = {}
         # The direct chat with each person who wrote: their id is what the program knows them by.
@@ -147,30 +148,39 @@ class Discord:
         """Hand over what was heard, one by one; what cannot be kept is tried again, for Discord does not repeat it."""
         while True:
             step = await self._waiting.get()
+            trouble = ""
             while True:
                 try:
                     await step()
                     break
                 except DeliveryError as problem:  # an answer to Discord that it did not take
-                    self._host.troubled(problem.message, cure=problem.cure)
+                    trouble = problem.message
+                    self._host.troubled(trouble, cure=problem.cure)
                     break
                 except (HomarusError, OSError) as problem:
-                    self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+                    trouble = f"a message could not be kept: {problem}"
+                    self._host.troubled(trouble, cure="is the disk full?")
                     await self._pauses.wait()
                 except Exception as problem:  # an event that nobody foresaw must not hold up the others
                     logging.getLogger(__name__).warning("an event of Discord was passed over", exc_info=True)
-                    self._host.troubled(f"discord: an event was passed over ({type(problem).__name__})")
+                    trouble = f"discord: an event was passed over ({type(problem).__name__})"
+                    self._host.troubled(trouble)
                     break
+            if trouble and self._identity.id:
+                self._host.connected(self._identity)
 
     async def _ready(self, event: Any) -> None:
         self._me = int(event.my_user.id)
         self._pauses.reset()
-        await self._list_commands(event.application_id)
-        self._host.connected(_identity(event.my_user))
+        self._identity = _identity(event.my_user)
+        try:
+            await self._list_commands(event.application_id)
+        except DeliveryError as problem:  # a menu that cannot be set keeps nobody from talking
+            self._host.troubled(f"the slash commands were not set: {problem.message}", cure=problem.cure)
+        self._host.connected(self._identity)
 
     async def _resumed(self, event: Any) -> None:
-        me = self._bot.get_me() if self._bot else None
-        self._host.connected(_identity(me) if me else Identity(str(self._me)))
+        self._host.connected(self._identity)
 
     async def _lost(self, event: Any) -> None:
         self._host.troubled("discord: the connection was lost, a new one is made")
@@ -322,12 +332,13 @@ class Discord:
                 options["components"] = rows
             text = piece.text or hikari.UNDEFINED
             if (await self._place(chat, 0)).kind == "forum" and chat not in self._chats.values():
-                post = await rest.create_forum_post(int(chat), _title(piece), text, **options)
+                post = await paced(lambda: rest.create_forum_post(int(chat), _title(piece), text, **options))
                 return f"{post.id}/{post.id}"
             if message.reply_to.isdigit():
                 options |= {"reply": int(message.reply_to), "reply_must_exist": False}
             nonce = hashlib.sha256(f"{self._host.account}:{key}".encode()).hexdigest()[:NONCE]
-            return str((await rest.create_message(int(chat), text, nonce=nonce, **options)).id)
+            sent = await paced(lambda: rest.create_message(int(chat), text, nonce=nonce, **options))
+            return str(sent.id)
 
     async def edit(self, message: Outbound, sent: str, piece: Piece) -> None:
         import hikari
@@ -338,18 +349,20 @@ class Discord:
             options: dict[str, Any] = {"components": _buttons(piece, rest), "mentions_everyone": False}
             if self._settings.get("suppressEmbeds", True):
                 options["flags"] = hikari.MessageFlag.SUPPRESS_EMBEDS
-            await rest.edit_message(chat, number, piece.text, user_mentions=True, role_mentions=False, **options)
+            options |= {"user_mentions": True, "role_mentions": False}
+            await paced(lambda: rest.edit_message(chat, number, piece.text, **options))
 
     async def delete(self, message: Outbound, sent: str) -> None:
         rest = self._rest()
         with explained():
-            await rest.delete_message(*await self._sent(message, sent, rest))
+            where = await self._sent(message, sent, rest)
+            await paced(lambda: rest.delete_message(*where))
 
     async def react(self, message: Outbound, to_message: str, emoji: str, *, on: bool = True) -> None:
         rest = self._rest()
         with explained():
             where = await self._sent(message, to_message, rest)
-            await (rest.add_reaction(*where, emoji) if on else rest.delete_my_reaction(*where, emoji))
+            await paced(lambda: rest.add_reaction(*where, emoji) if on else rest.delete_my_reaction(*where, emoji))
 
     async def typing(self, message: Outbound) -> None:
         with contextlib.suppress(DeliveryError), explained():

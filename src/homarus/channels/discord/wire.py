@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 from homarus.core.errors import DeliveryError, DeliveryFailure
 from homarus.core.text import single_line
@@ -13,6 +15,23 @@ FATAL = {
     4004: "the token is wrong or was reset: copy a new one from the Bot page of the developer portal",
     4014: "turn on 'Message Content Intent' on the Bot page of the developer portal",
 }
+
+
+PACE_SECONDS = 30.0
+
+
+async def paced(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Make a request when Discord's rules of pace allow it. hikari knows them, and refuses too early ones unsent."""
+    import hikari
+
+    while True:
+        try:
+            return await call()
+        except hikari.RateLimitTooLongError as early:
+            # One without a limit is Discord's own answer: that is for the outbox.
+            if early.limit is None or early.retry_after > PACE_SECONDS:
+                raise
+            await asyncio.sleep(max(0.05, float(early.retry_after)))
 
 
 @contextlib.contextmanager

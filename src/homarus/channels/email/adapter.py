@@ -36,8 +36,8 @@ from homarus.delivery.place import Piece
 from homarus.storage.atomic import write_atomic
 
 THREADS = 2000
-# A server may end a watch after half an hour; a step is how long stopping may take.
-WATCH_SECONDS, STEP_SECONDS = 600.0, 1.0
+# A watch is short, since what comes in the instant before it may go untold; a step is how long stopping may take.
+WATCH_SECONDS, STEP_SECONDS = 120.0, 1.0
 Result = TypeVar("Result")
 
 
@@ -144,6 +144,10 @@ class Email:
         return missed
 
     async def _wait(self, box: Mailbox) -> None:
+        # Servers need not tell of what came before the watch began.
+        await self._there(box.ask)
+        if await self._there(partial(box.after, self._known().uid)):
+            return
         if not await self._there(box.watch):
             await self._clock.sleep(self._settings.poll_seconds)
             await self._there(box.ask)
@@ -208,6 +212,8 @@ class Email:
             thread = msgspec.structs.replace(thread, ids=thread.ids[: thread.ids.index(message.reply_to) + 1])
         text = piece.plain or piece.text
         letter = letters.letter_for(text, id_, (ours.name, ours.address, theirs), thread, self._clock.now())
+        if piece.text and piece.text != text:
+            letter.add_alternative(f"<!DOCTYPE html><html><body>{piece.text}</body></html>", subtype="html")
         if piece.file:
             await asyncio.to_thread(_attach, letter, Path(piece.file))
         await asyncio.to_thread(post, ours, letter, theirs)

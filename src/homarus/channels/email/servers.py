@@ -5,6 +5,7 @@ from __future__ import annotations
 import imaplib
 import smtplib
 import ssl
+import time
 from collections.abc import Iterator
 from datetime import date
 from email.message import EmailMessage
@@ -68,6 +69,7 @@ class Mailbox:
 
     def __init__(self, settings: EmailSettings) -> None:
         self._settings = settings
+        self._watching = False
         ours = settings
         context = tls_context(ours.ca_file) if ours.imap_tls != "none" else None
         port = ours.imap_port or IMAP_PORTS[ours.imap_tls]
@@ -120,16 +122,32 @@ class Mailbox:
         if not self._imap.has_capability("IDLE"):
             return False
         self._imap.idle()
+        self._watching = True
         return True
 
     def news(self, seconds: float) -> bool:
-        """Wait for news; raises when the connection ended."""
+        """Wait for news. A connection that ended counts as news: what is done next finds out."""
+        if self._has_read_ahead():
+            return True
+        began = time.monotonic()
         told = self._imap.idle_check(timeout=seconds)
-        if any(isinstance(line, tuple) and line and line[0] == b"BYE" for line in told):
-            raise EOFError("the server said goodbye")
-        return bool(told)
+        return bool(told) or time.monotonic() - began < seconds / 2
+
+    def _has_read_ahead(self) -> bool:
+        """Say whether news came in one piece with the answer to `IDLE`: the library would wait for more before it looks."""
+        socket, file = self._imap.socket(), getattr(self._imap._imap, "file", None)  # noqa: SLF001
+        if file is None:
+            return False
+        socket.setblocking(False)
+        try:
+            return bool(file.peek(1))
+        except OSError:
+            return False
+        finally:
+            socket.settimeout(SECONDS)
 
     def unwatch(self) -> None:
+        self._watching = False
         self._imap.idle_done()
 
     def ask(self) -> None:
@@ -137,7 +155,15 @@ class Mailbox:
 
     def close(self, *, politely: bool = False) -> None:
         try:
-            self._imap.logout() if politely else self._imap.shutdown()
+            if politely:
+                if self._watching:
+                    self.unwatch()
+                self._imap.logout()
+                return
+        except FAILURES:
+            pass
+        try:
+            self._imap.shutdown()
         except FAILURES:
             pass
 

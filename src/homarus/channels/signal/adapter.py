@@ -32,6 +32,7 @@ from homarus.net.sse import SseError, SseParser
 SILENCE_SECONDS = 90.0  # signal-cli sends a sign of life every fifteen
 BLOCK = 1 << 16
 UNREAD = 200
+PEOPLE = 1000
 # Codes of signal-cli's errors.
 _USER, _IO, _UNTRUSTED, _RATE, _NO_METHOD = -1, -3, -4, -5, -32601
 _CURES = {
@@ -197,7 +198,9 @@ class Signal:
             )
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as problem:
             self._host.troubled(f"signal: an event was passed over ({type(problem).__name__})")
+            self._host.connected(Identity(self._me.number, handle=self._me.uuid))
             return
+        kept = True
         while True:
             try:
                 if said is not None:
@@ -206,9 +209,14 @@ class Signal:
                     await self._host.changed(change)
                 break
             except (HomarusError, OSError) as problem:
+                kept = False
                 self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
                 await self._pauses.wait()
+        if not kept:
+            self._host.connected(Identity(self._me.number, handle=self._me.uuid))
         if said is not None and said.chat_type == "direct" and not said.from_self:
+            if len(self._unread) >= PEOPLE:
+                self._unread.clear()
             unread = self._unread.setdefault(said.peer, [])
             unread[:] = [*unread, said.timestamp][-UNREAD:]
 

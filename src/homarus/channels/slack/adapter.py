@@ -58,7 +58,7 @@ class Slack:
         self._ping_seconds = ping_seconds
         self._web: Any = None
         self._socket: Any = None
-        self._me = read.Bot("")
+        self._me, self._who = read.Bot(""), Identity("")
         self._names: dict[str, str] = {}
         self._waiting: asyncio.Queue[Any] = asyncio.Queue()
         # The direct chat with each person who wrote: their id is what the program knows them by.
@@ -119,7 +119,8 @@ class Slack:
         self._me = read.Bot(
             str(said["user_id"]), str(said.get("bot_id") or ""), str(said.get("team_id") or ""), self._host.account
         )
-        return Identity(self._me.user, str(said.get("user") or ""), str(said.get("user") or ""))
+        self._who = Identity(self._me.user, str(said.get("user") or ""), str(said.get("user") or ""))
+        return self._who
 
     async def _heard(self, socket: Any, request: Any) -> None:
         self._waiting.put_nowait((socket, request))  # at once, so that the order is kept
@@ -131,15 +132,21 @@ class Slack:
                 answer = await self._take(str(request.type), request.payload or {}, str(request.envelope_id))
             except (HomarusError, OSError) as problem:
                 # Without an answer Slack delivers it again.
-                self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+                self._note(f"a message could not be kept: {problem}", cure="is the disk full?")
                 continue
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                self._host.troubled(f"slack: an event was passed over ({type(problem).__name__})")
+                self._note(f"slack: an event was passed over ({type(problem).__name__})")
                 answer = None
             from slack_sdk.socket_mode.response import SocketModeResponse
 
             with contextlib.suppress(Exception):  # a lost socket; it will be delivered again, and known
                 await socket.send_socket_mode_response(SocketModeResponse(request.envelope_id, answer))
+
+    def _note(self, what: str, cure: str = "") -> None:
+        """Tell what went wrong beside a connection that is there."""
+        self._host.troubled(what, cure=cure)
+        if self._socket is not None:
+            self._host.connected(self._who)
 
     async def _take(self, kind: str, payload: Mapping[str, Any], envelope: str) -> dict[str, Any] | None:
         """Take one envelope in, and return what its sender sees at once, if anything."""

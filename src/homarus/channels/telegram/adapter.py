@@ -44,6 +44,7 @@ class Telegram:
         self._poll_seconds = poll_seconds
         self._offset = Note(host.folder, "offset.json")
         self._me = read.Bot(0, "")
+        self._identity = Identity("")
         # Groups that became supergroups since the program knew them.
         self._moved: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -70,7 +71,8 @@ class Telegram:
             me.id, me.username or "", self._host.account, bool(getattr(me, "has_topics_enabled", None) or False)
         )
         await self._list_commands()
-        self._host.connected(_identity(me))
+        self._identity = _identity(me)
+        self._host.connected(self._identity)
 
     async def _list_commands(self) -> None:
         """Fill the menu of the bot. A menu that cannot be set is said, and keeps nobody from talking."""
@@ -108,7 +110,7 @@ class Telegram:
         held = self._offset.read()
         # What another bot had seen says nothing about this one.
         offset = held.get("next") if held.get("bot") == self._me.id and isinstance(held.get("next"), int) else None
-        quiet = True
+        well = True
         while True:
             try:
                 asked = _raw_updates(offset, self._poll_seconds)
@@ -117,28 +119,28 @@ class Telegram:
                 if problem.kind is DeliveryFailure.REFUSED:
                     raise ChannelError(problem.message, fatal=True, cure=problem.cure) from None
                 self._host.troubled(problem.message, cure=problem.cure)
-                quiet = False
+                well = False
                 await self._pauses.wait(problem.retry_after or 0.0)
                 continue
             self._pauses.reset()
-            if not quiet:
-                quiet = True
-                self._host.connected(Identity(str(self._me.id), handle=self._me.handle))
-            offset = await self._take_all(updates, offset)
+            if not well:
+                self._host.connected(self._identity)
+            offset, well = await self._take_all(updates, offset)
 
-    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> int | None:
+    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> tuple[int | None, bool]:
         """Take updates in, in order, and keep how far it came: what was not taken in is asked for again."""
-        before = offset
+        before, well = offset, True
         try:
             for group in _albums(updates):
                 await self._take(group)
                 offset = int(group[-1]["update_id"]) + 1
         except (HomarusError, OSError) as problem:
             self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+            well = False
             await self._pauses.wait()
         if offset is not None and offset != before:
             self._offset.write({"bot": self._me.id, "next": offset})
-        return offset
+        return offset, well
 
     async def _serve(self, url: str) -> None:
         from aiogram.types import FSInputFile
@@ -195,6 +197,7 @@ class Telegram:
             return Update.model_validate(raw)
         except ValidationError as problem:
             self._host.troubled(f"an update of Telegram was passed over: {problem.error_count()} fields are unreadable")
+            self._host.connected(self._identity)
             return None
 
     async def _tapped(self, query: Any) -> None:

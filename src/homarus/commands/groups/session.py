@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from homarus.commands.command import Command, CommandContext, CommandReply, said
 from homarus.commands.groups.model import named_model
 from homarus.context.compact import undo
@@ -16,15 +18,29 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 
 
 async def new(ctx: CommandContext) -> CommandReply:
-    """Start over, with another model if the first word names one; further words are the first message."""
+    """Start over: a name in quotes first, then a model if the next word names one; further words are the first message."""
     agent = ctx.home.config.agent(ctx.session.agent_id)
-    model, prompt = model_hint(ctx.args, lambda word: named_model(ctx.home.models, agent, word))
+    label, args = _label(ctx.args)
+    model, prompt = model_hint(args, lambda word: named_model(ctx.home.models, agent, word))
     notes = await ctx.client.start_over(ctx.session, "command:new", ctx.caller)
     if model:
         provider, _, name = model.partition("/")
         ctx.save(provider_override=provider, model_override=name, model_override_source="user")
-    lead = f"A new session begins, with {model}." if model else "A new session begins."
+    called = f" “{label}”" if label else ""
+    lead = f"A new session{called} begins, with {model}." if model else f"A new session{called} begins."
+    if label:
+        with ctx.home.opened(ctx.session) as live:
+            try:
+                live.store.rename(ctx.session, label)
+            except Unknown as problem:
+                lead = f"A new session begins, without a name: {problem}."
     return CommandReply(text="\n".join([lead, *notes]), prompt=prompt)
+
+
+def _label(args: str) -> tuple[str, str]:
+    """Return the name at the start of what follows /new, in quotes of any kind, and the rest."""
+    found = re.match(r"""\s*["“„'‘]([^"”“'’\n]{1,80})["”“'’](?=\s|$)\s*""", args)
+    return (found[1].strip(), args[found.end() :]) if found else ("", args)
 
 
 async def reset(ctx: CommandContext) -> CommandReply:

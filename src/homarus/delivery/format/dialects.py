@@ -55,7 +55,8 @@ def _slack(text: str) -> str:
 
 
 def _slack_link(label: str, url: str) -> str:
-    return f"<{_slack(url).replace('|', '%7C')}|{label}>"
+    address = _slack(url).replace("|", "%7C")
+    return f"<{address}|{label.replace(chr(10), ' ')}>"
 
 
 def _discord(text: str) -> str:
@@ -63,6 +64,7 @@ def _discord(text: str) -> str:
 
 
 def _discord_link(label: str, url: str) -> str:
+    label = label.replace("\n", " ").replace("[", "\\[").replace("]", "\\]")
     return f"[{label}]({url.replace('(', '%28').replace(')', '%29')})"
 
 
@@ -82,7 +84,7 @@ class Dialect(Struct, frozen=True):
     headings: int = 0  # levels that the platform knows as `#`
     link: Link = _said
     escape: Callable[[str], str] = _same
-    # Marks count only at the edges of words, and end with the line.
+    # Marks count only at the edges of words.
     strict: bool = False
     html: bool = False
     ranges: bool = False
@@ -126,7 +128,7 @@ DIALECTS: dict[str, Dialect] = {
     "xmpp": replace(_STARS, fence_language="```{}\n"),
     "irc": Dialect(),
     "irc-codes": Dialect(
-        bold=("\x02", "\x02"), italic=("\x1d", "\x1d"), strike=("\x1e", "\x1e"), code=("\x11", "\x11"), tags=True
+        bold=("\x02", "\x02"), italic=("\x1d", "\x1d"), strike=("\x1e", "\x1e"), code=("\x11", "\x11")
     ),
     "signal": Dialect(
         bold=("\ufdd0", _END),
@@ -302,26 +304,25 @@ def _styled(run: _Run, span: Span, dialect: Dialect) -> str:
         return dialect.link(_weave(run, dialect), span.url)
     marks: Marks | None = getattr(dialect, span.style)
     if span.style == "code":
-        if marks is None or dialect.tags:
-            inner = dialect.escape(raw)
-            return f"{marks[0]}{inner}{marks[1]}" if marks else inner
-        if "`" not in raw:
-            return f"`{_literal(raw, dialect)}`"
+        if marks is None:
+            return dialect.escape(raw)
+        if marks[0] != "`" or "`" not in raw:
+            return f"{marks[0]}{_literal(raw, dialect)}{marks[1]}"
         return f"`` {raw} ``" if dialect.escape is _discord and "``" not in raw else dialect.escape(raw)
     inner = _weave(run, dialect)
     return f"{marks[0]}{inner}{marks[1]}" if marks else inner
 
 
 def _whole_words(text: str, spans: Sequence[Span], dialect: Dialect) -> list[Span]:
-    """Return spans whose marks a platform will read as marks: without blanks at their edges and, where it is strict,
-    line by line and never inside a word."""
+    """Return spans whose marks a platform will read as marks: line by line, without blanks at their edges and, where it is
+    strict, never inside a word."""
     found: list[Span] = []
     for span in spans:
         if span.style in {"link", "url", "code"}:
             found.append(span)
             continue
         start = span.start
-        for line in text[span.start : span.end].split("\n") if dialect.strict else [text[span.start : span.end]]:
+        for line in text[span.start : span.end].split("\n"):
             begin = start + len(line) - len(line.lstrip())
             end = start + len(line.rstrip())
             start += len(line) + 1

@@ -18,7 +18,7 @@ from homarus.core.text import single_line
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Code, Refused
 from homarus.gateway.scopes import ADMIN, READ, WRITE
-from homarus.runtime.chat_actions import ChatActions, Queued, Words
+from homarus.runtime.chat_actions import Queued, act_on
 from homarus.runtime.switchboard import Switchboard, Target
 
 Json = dict[str, Any]
@@ -221,59 +221,38 @@ def _target(board: Switchboard, to: str, channel: str, account: str, thread: str
 async def send(call: Call, params: SendParams) -> Json:
     board = _board(call)
     where = _target(board, params.to, params.channel, params.account_id, params.thread_id)
-    media = [path for path in (params.media_url, *params.media_urls) if path]
+    given = {
+        "message": params.message,
+        "media": params.media_url,
+        "mediaUrls": params.media_urls,
+        "replyTo": params.reply_to_id,
+        "asVoice": params.as_voice,
+        "silent": params.silent,
+    }
     with _said():
-        links = [path for path in media if path.startswith(("http://", "https://"))]
-        files = tuple(str(board.outgoing.take(path)) for path in media if path not in links)
-        text = "\n\n".join(part for part in (params.message, *links) if part)
-        words = Words(
-            text=text, files=files, reply_to=params.reply_to_id, as_voice=params.as_voice, silent=params.silent
-        )
-        told = await ChatActions(board).send(where, words, f"send.{params.idempotency_key}")
+        told = await act_on(board, where, "send", given, f"send.{params.idempotency_key}")
     return {"runId": params.idempotency_key, **told}
 
 
 async def poll(call: Call, params: PollParams) -> Json:
     board = _board(call)
     where = _target(board, params.to, params.channel, params.account_id, params.thread_id)
+    given = {"pollQuestion": params.question, "pollOption": params.options}
     with _said():
-        ident = f"send.{params.idempotency_key}"
-        told = await ChatActions(board).poll(where, params.question, params.options, ident)
+        told = await act_on(board, where, "poll", given, f"send.{params.idempotency_key}")
     return {"runId": params.idempotency_key, **told}
 
 
 async def action(call: Call, params: ActionParams) -> Json:
-    """Do what `homarus message …` asks; the keys of `params` are those of the command's options."""
+    """Do what `homarus message …` asks."""
     board, given = _board(call), params.params
-    account = params.account_id or str(given.get("accountId") or "")
-    where = _target(board, str(given.get("target") or given.get("to") or ""), params.channel, account, _thread(given))
-    text, message_id = str(given.get("message") or ""), str(given.get("messageId") or "")
-    doer, ident = ChatActions(board), f"send.{params.idempotency_key}"
+    to, account = (
+        str(given.get("target") or given.get("to") or ""),
+        params.account_id or str(given.get("accountId") or ""),
+    )
+    where = _target(board, to, params.channel, account, str(given.get("threadId") or ""))
     with _said():
-        match params.action:
-            case "send" | "reply":
-                media = [str(path) for path in (given.get("media"), *(given.get("mediaUrls") or ())) if path]
-                files = tuple(str(board.outgoing.take(path)) for path in media)
-                answers = message_id if params.action == "reply" else str(given.get("replyTo") or "")
-                words = Words(text=text, files=files, reply_to=answers, silent=given.get("silent") is True)
-                return await doer.send(where, words, ident)
-            case "react":
-                on = given.get("remove") is not True
-                return await doer.react(where, message_id, str(given.get("emoji") or ""), on=on)
-            case "edit":
-                return await doer.edit(where, message_id, text)
-            case "delete" | "unsend":
-                return await doer.delete(where, message_id)
-            case "poll":
-                options = [str(each) for each in given.get("pollOption") or ()]
-                return await doer.poll(where, str(given.get("pollQuestion") or text), options, ident)
-            case _:
-                known = "send, reply, react, edit, delete, poll"
-                raise Refused(f"unknown action: {single_line(params.action, 40)}; there are {known}")
-
-
-def _thread(given: Json) -> str:
-    return str(given.get("threadId") or "")
+        return await act_on(board, where, params.action, given, f"send.{params.idempotency_key}")
 
 
 async def directory(call: Call, params: DirectoryParams) -> Json:

@@ -96,7 +96,8 @@ async def rename(call: Call, params: RenameParams) -> dict[str, Any]:
 
 def _invoke_scope(params: InvokeParams) -> str:
     """Return what a command needs: whatever runs programs or reads files there is the administrator's."""
-    return ADMIN if params.command in HOST or params.command.startswith(("browser.proxy", "terminal.")) else ""
+    acts = params.command in HOST - {"system.which", "system.run.prepare"}
+    return ADMIN if acts or params.command.startswith(("browser.proxy", "terminal.")) else ""
 
 
 async def invoke(call: Call, params: InvokeParams) -> dict[str, Any]:

@@ -165,7 +165,7 @@ _REMIND = late(
 _BEYOND = late(
     _PLEASE
     + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|browse|run|execute|install"
-    r"|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
+    r"|look (?:at|into|through|over)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
     r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|pretend|act as|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
     r"|übersetze?|fasse?|erkläre?|berechne?|rechne|schreib(?:e)?|erstell(?:e)?|generiere?|schick(?:e)?|sende?|bestell(?:e)?|buche?|spiel(?:e)?|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane?|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b(?!\s*[:=]|\s+(?:is|are|was|ist|sind|war|date|time|day)\b|\w*'s\b|-)\s+\S.*"
     rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"

@@ -1,0 +1,92 @@
+"""What the commands for chats share: the running gateway does it, and where there is none this process does it once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from homarus.channels.channel import Manifest
+from homarus.channels.discovery import manifests, named
+from homarus.channels.settings import default_account
+from homarus.cli.app import App
+from homarus.core.errors import ConfigError, HomarusError, Unknown
+from homarus.core.messages import Inbound
+from homarus.core.text import single_line
+
+if TYPE_CHECKING:
+    from homarus.runtime.switchboard import Switchboard
+
+T = TypeVar("T")
+CONNECT_SECONDS = 30.0
+
+
+def manifest_of(word: str) -> Manifest:
+    """Return the platform that a person names. Raises Unknown, with those that there are."""
+    found = named(word)
+    if found is None:
+        known = ", ".join(manifests()) or "none"
+        raise Unknown(f"'{single_line(word, 40)}' is no channel", cure=f"there are: {known}")
+    return found
+
+
+def account_id(app: App, channel: str, account: str) -> str:
+    return account or default_account(app.config, channel)
+
+
+async def _refuse(_inbound: Inbound) -> None:
+    raise HomarusError("nobody listens here", cure="'homarus gateway run' does")
+
+
+async def _connected(board: Switchboard, channel: str, account: str, tell: Callable[[str], None]) -> None:
+    """Wait until an account is up, and say what it says meanwhile. Raises where it cannot be."""
+    told, waited = "", 0.0
+    while board.manager.connected(channel, account) is None:
+        now = next((each for each in board.status() if (each.channel, each.account_id) == (channel, account)), None)
+        if now is None:
+            raise ConfigError(f"there is no account {channel}/{account}", cure=f"homarus channels add {channel}")
+        if not now.enabled:
+            raise ConfigError(f"{channel}/{account} is switched off", cure=f"set channels.{channel}.enabled to true")
+        words = " ".join(part for part in (now.last_error, now.cure) if part)
+        if words and words != told:
+            tell(told := words)
+        if (words and not now.running) or waited > CONNECT_SECONDS:
+            raise HomarusError(now.last_error or f"{channel}/{account} did not connect", cure=now.cure)
+        await asyncio.sleep(0.1)
+        waited += 0.1
+
+
+def once(app: App, channel: str, account: str, work: Callable[[Switchboard], Awaitable[T]]) -> T:
+    """Connect one account in this process, do something with it, and leave. No gateway may serve the home meanwhile."""
+    from homarus.agent.home import Home
+    from homarus.core.clock import SystemIds
+    from homarus.runtime.local import LocalClient
+    from homarus.runtime.runtime import Runtime
+    from homarus.runtime.switchboard import Switchboard
+    from homarus.storage.atomic import ensure_dir
+    from homarus.storage.locks import OwnerLock
+
+    async def main() -> T:
+        runtime = Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds()))
+        board = Switchboard(LocalClient(runtime), known={channel: manifests()[channel]})
+        board.manager.take = _refuse  # what is written meanwhile is not acknowledged, and waits for the gateway
+        try:
+            await board.manager.start()
+            await _connected(board, channel, account, app.out.warn)
+            return await work(board)
+        finally:
+            await board.drain(5.0)
+            await board.aclose()
+            await runtime.aclose()
+
+    ensure_dir(app.paths.own_dir)
+    lock = OwnerLock.acquire(app.paths.own_dir / "gateway.lock", purpose="gateway", now=app.clock.now())
+    try:
+        return asyncio.run(main())
+    finally:
+        lock.release()
+
+
+def asked(app: App, method: str, **params: Any) -> Any:
+    """Ask the running gateway; None where there is none."""
+    return app.ask_gateway(method, **{key: value for key, value in params.items() if value not in (None, "")})

@@ -1,0 +1,101 @@
+"""What every platform must do, on Discord. A thread of Discord is a channel of its own, so it is no thread here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hikari", reason="needs hikari: pip install 'homarus[discord]'")
+
+from tests.channels.contract import SCENARIOS, play
+from tests.channels.discord.fake_discord import ALICE, BOT, GENERAL, TOKEN, FakeDiscord, Refuse, serving
+
+from homarus.channels.channel import Host, Manifest
+from homarus.channels.discord.adapter import Discord
+from homarus.channels.discovery import manifests
+from homarus.channels.support import Pauses
+
+
+class DiscordRig:
+    manifest = manifests()["discord"]
+    features = frozenset({"group", "mention", "edit", "react", "media", "fail", "drop", "repeat"})
+
+    def __init__(self, fake: FakeDiscord) -> None:
+        self.fake = fake
+
+    def opener(self, manifest: Manifest, /) -> Any:
+        def made(host: Host) -> Discord:
+            return Discord(host, Pauses(0.01, 0.02), rest_url=f"{self.fake.base}/api")
+
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        return {"token": TOKEN}
+
+    def person(self, who: str) -> str:
+        return {"ada": "11", "bob": "12", "eve": "13"}[who]
+
+    def chat(self, who: str, to: str) -> str:
+        return self.person(who) if to == "direct" else GENERAL
+
+    def _room(self, who: str, to: str) -> str:
+        return f"9{self.person(who)}" if to == "direct" else GENERAL
+
+    async def write(
+        self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b""
+    ) -> str:
+        more: dict[str, Any] = {"author": ALICE | {"id": self.person(who), "username": who, "global_name": who}}
+        if mention:
+            text, more["mentions"] = f"<@100> {text}", [BOT]
+        if file:
+            self.fake.files["f"] = file
+            more["attachments"] = [
+                {
+                    "id": "1",
+                    "filename": "f.bin",
+                    "size": len(file),
+                    "url": f"{self.fake.base}/files/f",
+                    "proxy_url": "x",
+                }
+            ]
+        self._last = await self.fake.say(text, self._room(who, to), **more)
+        return str(self._last["id"])
+
+    async def react(self, who: str, message: str, emoji: str) -> None:
+        held = {
+            "user_id": self.person(who),
+            "channel_id": self._room(who, "direct"),
+            "message_id": message,
+            "type": 0,
+            "burst": False,
+        }
+        await self.fake.event("MESSAGE_REACTION_ADD", {**held, "emoji": {"id": None, "name": emoji}})
+
+    async def repeat(self) -> None:
+        await self.fake.event("MESSAGE_CREATE", self._last)
+
+    def refuse(self, status: int, *, times: int = 1, retry_after: float | None = None) -> None:
+        more = {} if retry_after is None else {"retry_after": retry_after, "global": False}
+        self.fake.next["send"] = [Refuse(status, "no", **more) for _ in range(times)]
+
+    async def drop(self) -> None:
+        await self.fake.drop()
+
+    def _shown(self, who: str, to: str) -> list[dict[str, Any]]:
+        return [held for held in self.fake.shown.values() if held["channel_id"] == self._room(who, to)]
+
+    def shown(self, who: str, to: str = "direct") -> list[str]:
+        return [held["content"] for held in self._shown(who, to)]
+
+    def ids(self, who: str, to: str = "direct") -> list[str]:
+        return [held["id"] for held in self._shown(who, to)]
+
+    def reactions(self) -> list[str]:
+        return self.fake.reactions
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario, tmp_path):
+    async with serving() as fake:
+        await play(scenario, DiscordRig(fake), tmp_path)

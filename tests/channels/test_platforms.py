@@ -1,0 +1,72 @@
+"""What holds for every platform that comes with the program, looked at from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.settings import account_of
+from homarus.config.load import inspect_config
+from homarus.config.paths import resolve_paths
+from homarus.delivery.format.dialects import DIALECTS
+
+LIBRARIES = {
+    "aiogram",
+    "aiohttp",
+    "hikari",
+    "slack_sdk",
+    "neonize",
+    "nio",
+    "imapclient",
+    "slixmpp",
+    "httpcore2",
+    "uvicorn",
+}
+_LOOK = """
+import sys
+from pathlib import Path
+from homarus.channels.discovery import load_entry, manifests
+class Host:
+    account, folder, commands = "default", Path({folder!r}), {{}}
+    settings = {{"botToken": "1:x", "appToken": "x", "token": "x", "account": "+1", "phoneNumberId": {number!r}}}
+load_entry(manifests()[{name!r}])(Host())
+print(" ".join(sorted(name.partition(".")[0] for name in sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("telegram", ""), ("discord", ""), ("slack", ""), ("signal", ""), ("whatsapp", ""), ("whatsapp", "42")],
+)
+def test_no_library_is_imported_before_an_account_starts(tmp_path: Path, name: str, number: str) -> None:
+    script = _LOOK.format(folder=str(tmp_path), name=name, number=number)
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert LIBRARIES & set(shown.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("name", sorted(manifests()))
+def test_a_manifest_names_what_is_there(name: str) -> None:
+    manifest = manifests()[name]
+    assert manifest.place.dialect in DIALECTS
+    assert callable(load_entry(manifest))
+    for key, setting in manifest.settings.items():
+        assert setting.help, key
+        looks_secret = key.lower().endswith(("token", "secret", "password"))
+        assert setting.secret or not looks_secret, key
+
+
+def test_whatsapp_gives_no_codes_to_strangers_unless_the_owner_wants_it(tmp_path: Path) -> None:
+    def policy(name: str, block: str) -> str:
+        env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+        (tmp_path / "openclaw.json").write_text(f'{{"channels": {{"{name}": {block}}}}}')
+        config = inspect_config(resolve_paths(env), env)
+        return account_of(config, manifests()[name], "default", env).settings.dm_policy
+
+    assert policy("whatsapp", "{}") == "allowlist"
+    assert policy("whatsapp", '{"dmPolicy": "pairing"}') == "pairing"
+    assert policy("whatsapp", '{"accounts": {"default": {}}}') == "allowlist"
+    assert policy("telegram", "{}") == "pairing"

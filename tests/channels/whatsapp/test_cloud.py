@@ -1,0 +1,261 @@
+"""A business number against a Graph API on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
+
+import aiohttp
+from aiohttp import web
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
+
+from homarus.channels.support import Pauses
+from homarus.channels.whatsapp.adapter import open_channel
+from homarus.channels.whatsapp.cloud import Cloud
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.messages import Media
+from homarus.delivery.place import Piece
+
+TOKEN, SECRET, NUMBER, ALICE = "EAAfake", "app-secret", "42", "+15550002"
+
+
+class Graph:
+    def __init__(self) -> None:
+        self.base = ""
+        self.calls: list[dict[str, Any]] = []
+        self.uploads: list[tuple[str, bytes]] = []
+        self.next: list[Any] = []
+        self.elsewhere = ""
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return web.json_response({"error": {"message": "Invalid OAuth access token", "code": 190}}, status=401)
+        self.calls.append(await request.json())
+        plan = self.next.pop(0) if self.next else None
+        if isinstance(plan, tuple):
+            status, error, headers = (*plan, {})[:3]
+            if error is None:
+                return web.Response(status=status, text="<html>")
+            return web.json_response({"error": error}, status=status, headers=headers)
+        if plan == "drop":
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({"messages": [{"id": f"wamid.{len(self.calls)}"}]})
+
+    async def _media(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        file = form["file"]
+        assert isinstance(file, web.FileField)
+        self.uploads.append((file.filename, file.file.read()))
+        return web.json_response({"id": "media-1"})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return web.json_response({"error": {"message": "Invalid OAuth access token", "code": 190}}, status=401)
+        if request.match_info["id"] == NUMBER:
+            return web.json_response({"display_phone_number": "+1 555-0001", "verified_name": "Lobster Ltd"})
+        return web.json_response({"url": self.elsewhere or f"{self.base}/files/x"})
+
+    async def _file(self, request: web.Request) -> web.Response:
+        return web.Response(body=b"JPEG")
+
+
+@pytest.fixture
+async def graph() -> AsyncIterator[Graph]:
+    fake = Graph()
+    app = web.Application()
+    app.router.add_post("/v1/{number}/messages", fake._messages)
+    app.router.add_post("/v1/{number}/media", fake._media)
+    app.router.add_get("/v1/files/x", fake._file)
+    app.router.add_get("/v1/{id}", fake._get)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    fake.base = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+def host(graph: Graph, tmp_path: Path) -> RecordingHost:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {
+        "phoneNumberId": NUMBER,
+        "accessToken": TOKEN,
+        "appSecret": SECRET,
+        "verifyToken": "word",
+        "apiRoot": graph.base,
+        "webhookPort": port,
+    }
+    return RecordingHost(tmp_path, settings)
+
+
+def cloud(host: RecordingHost) -> Cloud:
+    return Cloud(host, Pauses(0.01, 0.02))
+
+
+def to(chat: str, **more: Any) -> Any:
+    return outbound(chat, "whatsapp", **more)
+
+
+def told(*messages: dict[str, Any], number: str = NUMBER) -> bytes:
+    value = {"metadata": {"phone_number_id": number}, "contacts": [{"wa_id": "15550002", "profile": {"name": "Alice"}}],
+             "messages": [{"from": "15550002", "timestamp": "1790000000", **message} for message in messages]}  # fmt: skip
+    return json.dumps(
+        {"object": "whatsapp_business_account", "entry": [{"changes": [{"field": "messages", "value": value}]}]}
+    ).encode()
+
+
+class Caller:
+    """Meta, calling our port."""
+
+    def __init__(self, http: aiohttp.ClientSession, host: RecordingHost) -> None:
+        self._http, self._url = http, f"http://127.0.0.1:{host.settings['webhookPort']}/whatsapp-webhook"
+
+    async def post(self, body: bytes, key: str = SECRET, **headers: str) -> int:
+        signed = "sha256=" + hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
+        for _ in range(500):
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with self._http.post(
+                    self._url, data=body, headers={"X-Hub-Signature-256": signed, **headers}
+                ) as response:
+                    return response.status
+        raise AssertionError("the port never opened")
+
+    async def get(self, **query: str) -> tuple[int, str]:
+        async with self._http.get(
+            self._url, params={f"hub.{name}": value for name, value in query.items()}
+        ) as response:
+            return response.status, await response.text()
+
+
+@contextlib.asynccontextmanager
+async def called(host: RecordingHost) -> AsyncIterator[tuple[Cloud, Caller]]:
+    channel = cloud(host)
+    async with running(channel), aiohttp.ClientSession() as http:
+        await until(lambda: host.up)
+        yield channel, Caller(http, host)
+
+
+async def test_only_signed_calls_are_believed_and_they_are_answered_when_it_is_safe(graph, host):
+    body = told({"id": "wamid.A", "type": "text", "text": {"body": "hello"}})
+    async with called(host) as (_, meta):
+        assert await meta.post(body, key="wrong") == 401
+        assert await meta.post(body, **{"X-Hub-Signature-256": ""}) == 401
+        assert await meta.post(b"not json") == 400
+        assert await meta.post(told({"id": "x", "type": "text", "text": {"body": "for another"}}, number="43")) == 200
+        assert host.received == []
+        host.disk_full = 1
+        assert await meta.post(body) == 500
+        assert await meta.post(body) == 200
+        assert await meta.get(mode="subscribe", verify_token="word", challenge="1158201444") == (200, "1158201444")
+        assert (await meta.get(mode="subscribe", verify_token="guess", challenge="1"))[0] == 403
+    [got] = host.received
+    assert (got.id, got.text, got.sender, got.peer, got.sender_name) == ("wamid.A", "hello", ALICE, ALICE, "Alice")
+    assert (host.up[0].id, host.up[0].name) == ("+15550001", "Lobster Ltd")
+
+
+async def test_everything_that_people_send(graph, host):
+    async with called(host) as (channel, meta):
+        await meta.post(told(
+            {"id": "1", "type": "image", "image": {"id": "m1", "mime_type": "image/jpeg", "caption": "see"}},
+            {"id": "2", "type": "audio", "audio": {"id": "m2", "mime_type": "audio/ogg; codecs=opus", "voice": True}},
+            {"id": "3", "type": "location", "location": {"latitude": 1, "longitude": 2}},
+            {"id": "4", "type": "text", "text": {"body": "an answer"}, "context": {"from": "15550001", "id": "wamid.Z"}},
+            {"id": "5", "type": "text", "text": {"body": "/status"}, "context": {"forwarded": True}},
+            {"id": "6", "type": "interactive", "interactive": {"type": "button_reply", "button_reply": {"id": "/yes", "title": "Yes"}}},
+            {"id": "7", "type": "reaction", "reaction": {"message_id": "wamid.Z", "emoji": "👍"}},
+            {"id": "8", "type": "unsupported"}))  # fmt: skip
+        image, voice, place, answer, forwarded, tap = host.received
+        assert b"".join([chunk async for chunk in channel.fetch(image.media[0])]) == b"JPEG"
+        graph.elsewhere = "https://evil.example/x"
+        with pytest.raises(DeliveryError, match="outside of WhatsApp"):
+            _ = [chunk async for chunk in channel.fetch(Media(ref="m1"))]
+    assert image.text == "see"
+    assert (voice.media[0].kind, voice.media[0].mime_type) == ("voice", "audio/ogg")
+    assert place.text == "[location: 1, 2]"
+    assert answer.quote is not None
+    assert (answer.quote.id, answer.quote.ours) == ("wamid.Z", True)
+    assert forwarded.forwarded
+    assert tap.command == "/yes"
+    assert [(change.kind, change.text, change.message_id) for change in host.changes] == [("reacted", "👍", "wamid.Z")]
+
+
+async def test_sending(graph, host, tmp_path):
+    (tmp_path / "a.pdf").write_bytes(b"PDF")
+    async with called(host) as (channel, meta):
+        await channel.typing(to(ALICE))  # nobody wrote yet: there is nothing to hang it on
+        assert graph.calls == []
+        await meta.post(told({"id": "wamid.A", "type": "text", "text": {"body": "hello"}}))
+        await channel.typing(to(ALICE))
+        sent = await channel.send(to(ALICE, reply_to="wamid.A"), words("hi"), "k")
+        await channel.send(to(ALICE), Piece(text="paper", plain="paper", file=str(tmp_path / "a.pdf")), "k")
+        await channel.react(to(ALICE), "wamid.A", "👍", on=False)
+        for refuse in (
+            channel.edit(to(ALICE), sent, words("x")),
+            channel.delete(to(ALICE), sent),
+            channel.send(to("Alice"), words("x"), "k"),
+        ):
+            with pytest.raises(DeliveryError):
+                await refuse
+        assert await channel.directory("x") == []
+    typing, text, paper, reaction = graph.calls
+    assert (typing["status"], typing["message_id"]) == ("read", "wamid.A")
+    assert (text["to"], text["text"]["body"], text["text"]["preview_url"], text["context"]) == (
+        "15550002",
+        "hi",
+        False,
+        {"message_id": "wamid.A"},
+    )
+    assert paper["document"] == {"id": "media-1", "caption": "paper", "filename": "a.pdf"}
+    assert graph.uploads == [("a.pdf", b"PDF")]
+    assert reaction["reaction"] == {"message_id": "wamid.A", "emoji": ""}
+    assert sent == "wamid.2"
+
+
+async def test_every_refusal_says_what_can_be_done(graph, host):
+    graph.next = [(429, {"code": 130429, "message": "slow"}, {"Retry-After": "7"}), (400, {"code": 131047, "message": "late"}), (400, {"code": 131016, "message": "busy"}),
+                  (500, {"code": 131000, "message": "?"}), (502, None), (503, None), "drop"]  # fmt: skip
+    channel, problems = cloud(host), []
+    for _ in range(7):
+        with pytest.raises(DeliveryError) as refused:
+            await channel.send(to(ALICE), words("x"), "k")
+        problems.append(refused.value)
+    kinds = [problem.kind.value for problem in problems]
+    assert kinds == ["rate_limit", "refused", "transient", "unknown", "unknown", "transient", "unknown"]
+    assert problems[0].retry_after == 7
+    assert "templates only" in problems[1].cure
+    assert len(graph.calls) == 7
+    graph.next = ["drop"]
+    with pytest.raises(DeliveryError) as reaction:
+        await channel.react(to(ALICE), "wamid.A", "👍")
+    assert reaction.value.kind is DeliveryFailure.TRANSIENT
+    assert not any(TOKEN in repr(problem) for problem in problems)
+
+
+async def test_settings_that_cannot_work_end_the_account(graph, host):
+    with pytest.raises(ChannelError, match="permanent one") as wrong:
+        await cloud(RecordingHost(host.folder, {**host.settings, "accessToken": "EAAwrong"})).run()
+    assert wrong.value.fatal
+    for key in ("accessToken", "appSecret", "verifyToken"):
+        with pytest.raises(ChannelError, match=key):
+            await cloud(RecordingHost(host.folder, {**host.settings, key: ""})).run()
+    away = RecordingHost(host.folder, {**host.settings, "apiRoot": "http://127.0.0.1:9"})
+    async with running(cloud(away)):
+        await until(lambda: len(away.troubles) > 1)
+
+
+def test_a_business_number_needs_no_linked_device(host):
+    assert isinstance(open_channel(host), Cloud)

@@ -1,0 +1,111 @@
+"""`homarus channels`, `pairing`, `message` and `directory`, as a person and as a program use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.helpers import configure
+
+from homarus.channels.pairing import PairingStore
+from homarus.cli.main import run
+from homarus.core.clock import SystemClock
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert run(list(arguments)) == code
+    return "".join(capsys.readouterr())
+
+
+def data(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    capsys.readouterr()
+    assert run([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def config(home: Path) -> Any:
+    return json.loads((home / ".openclaw" / "openclaw.json").read_text())
+
+
+def test_an_account_is_added_changed_switched_off_and_removed(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(own_home, "{}")
+    assert "telegram" in output(capsys, "channels")
+    told = data(capsys, "channels", "add", "telegram", "--token", "$TOKEN", "--owner", "42")
+    assert told["keys"] == ["botToken"]
+    assert config(own_home)["channels"]["telegram"] == {"enabled": True, "botToken": "$TOKEN"}
+    assert config(own_home)["commands"]["ownerAllowFrom"] == ["telegram:42"]
+    data(capsys, "channels", "add", "telegram", "--dm-policy", "allowlist", "--allow-from", "42")
+    (row,) = [each for each in data(capsys, "channels", "list")["channels"] if each["id"] == "telegram"]
+    assert row["accounts"][0]["dmPolicy"] == "allowlist"
+    data(capsys, "channels", "remove", "telegram")
+    assert config(own_home)["channels"]["telegram"]["enabled"] is False
+    data(capsys, "channels", "remove", "telegram", "--delete")
+    assert "telegram" not in config(own_home).get("channels", {})
+
+
+def test_what_is_wrong_is_said_with_a_cure(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(own_home, "{}")
+    assert "there are:" in output(capsys, "channels", "add", "telegraph", code=1)
+    assert "needs host" in output(capsys, "channels", "add", "irc", "--json", code=2)
+    assert "its keys:" in output(capsys, "channels", "add", "telegram", "--set", "nosuch=1", code=2)
+    assert "no gateway serves" in output(capsys, "channels", "status", code=1)
+    assert "no account" in output(capsys, "channels", "remove", "irc", code=1)
+    assert "--channel" in output(capsys, "message", "send", "-t", "42", "-m", "hi", code=2)
+    assert "nothing to send" in output(capsys, "message", "send", "-t", "telegram:42", code=2)
+    assert "no account" in output(capsys, "message", "send", "-t", "telegram:42", "-m", "hi", code=78)
+
+
+def test_why_somebody_is_heard_is_explained(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = {"telegram": {"botToken": "x", "dmPolicy": "allowlist", "allowFrom": ["42"]}}
+    configure(own_home, json.dumps({"channels": rules}))
+    found = data(capsys, "channels", "explain", "telegram", "--from", "42")
+    assert (found["outcome"], found["trust"], found["session"]) == ("heard", "paired", "agent:main:main")
+    found = data(capsys, "channels", "explain", "telegram", "--from", "43", code=1)
+    assert found["reason"] == "allowFrom: not in allowFrom"
+    assert "✗" in output(capsys, "channels", "explain", "telegram", "--from", "42", "--group", "g", code=1)
+
+
+def test_strangers_are_let_in_or_not(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(own_home, '{"channels": {"telegram": {"botToken": "x"}}}')
+    store = PairingStore(own_home / ".openclaw" / "credentials", SystemClock())
+    assert "Nobody waits" in output(capsys, "pairing")
+    asked = store.request("telegram", "default", "9", {"name": "\x1b[31mEve"})
+    other = store.request("telegram", "default", "10", {})
+    assert asked is not None
+    assert other is not None
+    shown = output(capsys, "pairing", "list")
+    assert asked[0].code in shown
+    assert "\x1b" not in shown
+    told = data(capsys, "pairing", "approve", "telegram", asked[0].code, "--owner")
+    assert told["id"] == "9"
+    assert config(own_home)["commands"]["ownerAllowFrom"] == ["telegram:9"]
+    assert store.approved("telegram") == {"9"}
+    data(capsys, "pairing", "reject", "telegram", other[0].code)
+    assert data(capsys, "pairing", "list", "telegram") == {"requests": []}
+    data(capsys, "pairing", "revoke", "telegram", "9")
+    assert store.approved("telegram") == frozenset()
+    assert "nobody" in output(capsys, "pairing", "approve", "telegram", "ABCDEFGH", code=1).lower()
+
+
+def test_a_dry_run_sends_nothing(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(own_home, "{}")
+    assert data(capsys, "message", "send", "-t", "irc:#home", "-m", "tea", "--dry-run")["dryRun"]
+
+
+def test_status_and_doctor_name_accounts_that_cannot_be_served(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(own_home, '{"channels": {"irc": {"enabled": true}}}')
+    (row,) = data(capsys, "status")["channels"]
+    assert (row["channel"], row["account"], row["on"]) == ("irc", "default", True)
+    assert "host" in row["problem"]
+    assert "channel  irc/default" in output(capsys, "status")
+    capsys.readouterr()
+    run(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert any(each["checkId"] == "channels" and "host" in each["message"] for each in found)
