@@ -63,6 +63,7 @@ class PageModel:
             "tool": ToolCall(
                 f"t{self.calls}", "write", {"path": "plan.txt", "content": f"step {self.calls}\n<b>bold</b>\n"}
             ),
+            "slow": ToolCall(f"s{self.calls}", "write", {"path": "slow.txt", "content": "done\n"}),
             "approve": ToolCall(f"a{self.calls}", "exec", {"command": COMMAND}),
         }
         text = {"stream": ANSWER, "hostile": HOSTILE}.get(word, f"You said: {said}")
@@ -76,7 +77,7 @@ class PageModel:
             with cancel.interrupting():
                 for at in range(0, len(text), 24):
                     yield TextDelta(text[at : at + 24])
-                    await asyncio.sleep(0.01 if word in {"stream", "hang"} else 0)
+                    await asyncio.sleep({"stream": 0.01, "hang": 0.01, "slow": 1.5}.get(word, 0))
                 if word == "hang" and not done:
                     await asyncio.sleep(600)
         except Cancelled:

@@ -8,8 +8,8 @@ import { Page, act, ago, ask, button, card, chip, choose, confirm, form, head, n
 import { newSession } from "./app.js";
 
 class AgentsView extends Page {
-  /** @type {any[]} */ agents = [];
-  /** @type {any[]} */ models = [];
+  agents = [];
+  models = [];
   /** @type {any} */ channels = null;
   /** @type {any} */ config = null;
 

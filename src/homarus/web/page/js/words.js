@@ -165,6 +165,7 @@ const GERMAN = {
   "looking …": "sieht nach …",
   "Looks over files, rights, models, sandbox and openings as “homarus doctor” and “homarus security audit” do. Nothing is changed.": "Sieht Dateien, Rechte, Modelle, Sandkasten und Öffnungen durch wie „homarus doctor“ und „homarus security audit“. Nichts wird geändert.",
   "Machine": "Rechner",
+  "Main": "Hauptgespräch",
   "Markdown files are the truth; everything here is read from them.": "Markdown-Dateien sind die Wahrheit; alles hier ist aus ihnen gelesen.",
   "May": "Darf",
   "May it do this?": "Darf er das tun?",
