@@ -107,7 +107,7 @@ class ConfigView extends Page {
     const value = this.#at(path);
     const names = new Set([...Object.keys(schema.properties ?? {}), ...(plain(value) ? Object.keys(value) : [])]);
     if (!names.size || depth > 8) return this.#leaf(schema, path, path[path.length - 1]);
-    return [schema.description ? h("p", { class: "hint" }, schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
+    return [schema.description && !depth ? h("p", { class: "hint" }, schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
       const inner = schema.properties?.[name] ?? (plain(schema.additionalProperties) ? schema.additionalProperties : {});
       const here = [...path, name];
       const deep = inner.properties || (plain(this.#at(here)) && Object.keys(this.#at(here)).length);
