@@ -77,8 +77,8 @@ async def test_a_conversation_in_its_thread(tmp_path: Path) -> None:
 
 async def test_a_letter_is_shown_with_its_markup_and_read_without(tmp_path: Path) -> None:
     async with EmailRig(tmp_path) as rig:
-        email = Email(host := Recorder(tmp_path / "account", rig.settings()), SystemClock())
-        async with Running(email):
+        email = Email(host := RecordingHost(tmp_path / "account", rig.settings()), SystemClock())
+        async with running(email):
             await until(lambda: host.identities)
             [piece] = render("**Größe**\n\n- a < b", Place(dialect="email"))
             await email.send(to("ada@test.example"), piece, "key")
