@@ -19,6 +19,7 @@ from tests.gateway.served import ADMIN, TOKEN, Key, Served, served
 from tests.scenarios.home import House
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 
+import homarus.web
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import ConfigError
 from homarus.gateway import wire
@@ -31,6 +32,7 @@ from homarus.gateway.scopes import ALL, PAIRING, READ, Principal, implied
 from homarus.gateway.server import Gateway, serve
 from homarus.gateway.settings import GatewaySettings, PageSettings, RateLimit
 
+PAGE = Path(homarus.web.__file__).parent
 LONG = "another-token-that-is-long-enough"
 
 
@@ -181,7 +183,11 @@ async def test_the_page_cannot_be_told_to_speak_to_another_server(home: Served, 
     from homarus.gateway.http.page import HEADERS
 
     assert "connect-src 'self' data:" in HEADERS["Content-Security-Policy"]
-    assert await asyncio.to_thread(status, home, f"/?token={TOKEN}&gatewayUrl=wss://evil.example") == 404
+    # The page is the same whatever its address says, and none of its programs reads another server from there.
+    assert await asyncio.to_thread(status, home, f"/?token={TOKEN}&gatewayUrl=wss://evil.example") == 200
+    sources = [path for path in PAGE.rglob("*") if path.suffix in {".js", ".html"}]
+    assert sources
+    assert not [path.name for path in sources if "gatewayUrl" in path.read_text() or "wss://" in path.read_text()]
 
 
 # Guessing.
