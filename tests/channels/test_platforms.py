@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from homarus.channels.discovery import load_entry, manifests
+import homarus.channels
+from homarus.channels.discovery import lacks, load_entry, manifests
 from homarus.channels.settings import account_of
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
@@ -29,6 +30,7 @@ LIBRARIES = {
 _LOOK = """
 import sys
 from pathlib import Path
+import homarus.channels
 from homarus.channels.discovery import load_entry, manifests
 class Host:
     account, folder, commands = "default", Path({folder!r}), {{}}
@@ -43,6 +45,8 @@ print(" ".join(sorted(name.partition(".")[0] for name in sys.modules)))
     [("telegram", ""), ("discord", ""), ("slack", ""), ("signal", ""), ("whatsapp", ""), ("whatsapp", "42")],
 )
 def test_no_library_is_imported_before_an_account_starts(tmp_path: Path, name: str, number: str) -> None:
+    if lacks(manifests()[name])[0]:
+        pytest.skip(" ".join(lacks(manifests()[name])))
     script = _LOOK.format(folder=str(tmp_path), name=name, number=number)
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert LIBRARIES & set(shown.stdout.split()) == set()
@@ -52,11 +56,19 @@ def test_no_library_is_imported_before_an_account_starts(tmp_path: Path, name: s
 def test_a_manifest_names_what_is_there(name: str) -> None:
     manifest = manifests()[name]
     assert manifest.place.dialect in DIALECTS
-    assert callable(load_entry(manifest))
+    if not lacks(manifest)[0]:
+        assert callable(load_entry(manifest))
     for key, setting in manifest.settings.items():
         assert setting.help, key
         looks_secret = key.lower().endswith(("token", "secret", "password"))
         assert setting.secret or not looks_secret, key
+
+
+@pytest.mark.parametrize("name", ["telegram", "discord", "slack", "signal", "whatsapp"])
+def test_every_key_of_a_manifest_is_used(name: str) -> None:
+    folder = Path(homarus.channels.__path__[0]) / name
+    source = "".join(path.read_text() for path in (*folder.glob("*.py"), folder.parent / "support.py"))
+    assert [key for key in manifests()[name].settings if f'"{key}"' not in source and f"'{key}'" not in source] == []
 
 
 def test_whatsapp_gives_no_codes_to_strangers_unless_the_owner_wants_it(tmp_path: Path) -> None:

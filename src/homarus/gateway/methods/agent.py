@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from homarus.commands.command import split_command
 from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
@@ -69,7 +71,7 @@ def _session(call: Call, params: AgentParams) -> SessionKey:
     return info.key if info else call.gateway.key(params.session_id, params.agent_id)
 
 
-async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
+async def ask(call: Call, params: AgentParams) -> Any:
     """Accept a message; its answer is the second response, whoever else is told meanwhile."""
     gateway, ident, key = call.gateway, params.idempotency_key, _session(call, params)
     pictures = images(params.attachments)
@@ -110,9 +112,10 @@ async def _run(call: Call, run: Run, params: AgentParams, options: RunOptions) -
             call.connection.answer(failure(call.id, refused))
         return
     reply = fold.reply()
-    run.result = _result(run, reply)
+    result = _result(run, reply)
     if params.deliver and reply.text:
-        run.result["result"]["deliveryStatus"] = await _delivered(call, run, params, reply.text)
+        result["result"]["deliveryStatus"] = await _delivered(call, run, params, reply.text)
+    run.result = msgspec.Raw(msgspec.json.encode(result))
     status = "ok" if reply.ok else "timeout" if reply.status == "timeout" else "error"
     aborted = reply.status == "aborted"
     error, reason = ("aborted", "rpc") if aborted else (reply.error, "")
