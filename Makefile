@@ -45,6 +45,7 @@ test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kill
 # The clients of OpenClaw run where OPENCLAW_NODE_MODULES names a node_modules with them: `npm i node@24`, then, with
 # its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium. LangChain and
 # LiteLLM run where HOMARUS_CLIENTS_PYTHON names the Python of a venv of their own: `pip install langchain-openai litellm mcp`.
+# The chat and mail servers come with `scripts/install_programs.sh servers`.
 test-live: $(DEV) ## against real servers, models and clients on this machine
 	@$(BIN)/python -m pytest -n 0 -m "live" tests/live $(ARGS)
 

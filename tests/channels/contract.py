@@ -381,8 +381,10 @@ async def reactions_go_both_ways(rig: Rig, folder: Path) -> None:
         await until(lambda: [change for change in stage.changes if change.kind == "reacted"], stage.trouble)
         change = next(change for change in stage.changes if change.kind == "reacted")
         assert change.sender == rig.person("ada")
-        assert rig.person("ada") in stage.gatekeeper.notice(change, ours=True)
-        assert stage.gatekeeper.notice(change, ours=False) == ""
+        noticed = stage.gatekeeper.notice(change, ours=True)
+        assert noticed is not None
+        assert rig.person("ada") in noticed.text
+        assert stage.gatekeeper.notice(change, ours=False) is None
 
 
 @needs("media")

@@ -345,6 +345,11 @@ def test_answers_follow_the_one_owner_alone(allow, sender, moves):
     assert (decision.admitted, decision.moves_route) == (True, moves)
 
 
+@pytest.mark.parametrize("field", ["sender", "peer", "thread", "id"])
+def test_an_id_longer_than_any_platform_has_is_refused(field):
+    assert judged(says(**{field: "x" * 5000}), OPEN).outcome == "refused"
+
+
 def test_every_gate_says_why():
     decision = judged(in_group(), SPOKEN)
     assert [gate.name for gate in decision.gates] == [

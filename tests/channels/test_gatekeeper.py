@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.channels.homes import Door, in_group, says
+from tests.channels.homes import Door, configured, in_group, says
 
 from homarus.channels.channel import Change
 from homarus.channels.gatekeeper import TOO_MANY
@@ -114,7 +114,7 @@ def test_what_was_said_before_comes_along_once_and_marked(door):
 def test_the_history_is_bounded_and_can_be_off(door):
     gate = door({**ROOM, "historyLimit": 3})
     for number in range(10):
-        gate.judge(in_group(f"line {number} {'x' * 5000}"))
+        gate.judge(in_group(f"line {number} {'x' * 5000}", id=str(number)))
         gate.clock.advance(1)
     context = gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
     assert "line 6" not in context
@@ -131,6 +131,17 @@ def test_a_history_is_kept_when_its_message_could_not_be_handed_on(door):
     with pytest.raises(OSError), gate.keeper.passing(in_group("now", mentioned=True)):
         raise OSError
     assert "before" in gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
+
+
+def test_what_is_said_while_a_message_is_handed_on_is_told_with_the_next(door):
+    gate = door(ROOM)
+    gate.judge(in_group("before"))
+    with gate.keeper.passing(in_group("now", mentioned=True)) as decision:
+        gate.judge(in_group("meanwhile", sender="u-bob"))
+    assert "meanwhile" not in decision.inbound.facts["context"]
+    context = gate.judge(in_group("then", mentioned=True)).inbound.facts["context"]
+    assert "meanwhile" in context
+    assert "before" not in context
 
 
 def test_history_shows_only_people_on_a_list_where_the_settings_say_so(door):
@@ -179,6 +190,16 @@ def test_activation_and_names_come_from_the_agent_that_answers(door):
     assert gate.judge(in_group("anything")).admitted
 
 
+def test_a_change_of_the_settings_counts_with_the_next_message(door, tmp_path):
+    gate = door(ADA)
+    assert gate.judge(says("one", "u-bob")).outcome == "refused"
+    gate.config.adopt(configured(tmp_path, {**ADA, "allowFrom": ["u-bob"]}, commands={"ownerAllowFrom": ["u-bob"]}))
+    assert gate.judge(says("two", "u-bob")).trust is Trust.OWNER
+    assert gate.judge(says("three")).outcome == "refused"
+    gate.config.overlay({("channels", "fake", "enabled"): False})
+    assert gate.judge(says("four", "u-bob")).outcome == "refused"
+
+
 def test_explaining_changes_nothing(door):
     gate = door({})
     assert gate.keeper.explain(says()).outcome == "asked"
@@ -206,13 +227,15 @@ def test_a_channel_without_a_block_lets_nobody_in(door):
 )
 def test_whose_reactions_the_agent_hears_of(door, settings, sender, ours, told):
     change = Change("reacted", "fake", sender, "m1", sender, "👍\n/stop")
-    text = door({**ADA, **settings}).keeper.notice(change, ours=ours)
-    assert bool(text) is told
-    assert "\n" not in text
+    noticed = door({**ADA, **settings}).keeper.notice(change, ours=ours)
+    assert (noticed is not None) is told
+    if noticed:
+        assert "\n" not in noticed.text
+        assert noticed.trust is Trust.PAIRED
 
 
 def test_other_changes_are_no_events(door):
-    assert door(ADA).keeper.notice(Change("deleted", "fake", "u-ada", "m1", "u-ada"), ours=True) == ""
+    assert door(ADA).keeper.notice(Change("deleted", "fake", "u-ada", "m1", "u-ada"), ours=True) is None
 
 
 # What they stand on.

@@ -183,6 +183,11 @@ def test_a_platform_answers_to_its_aliases():
         ({"channels": {"telegram": {"dmPolicy": "open"}}}, "channels.telegram.dmPolicy", "allowFrom names"),
         ({"channels": {"telegram": {"dmPolicy": "allowlist"}}}, "channels.telegram.allowFrom", "empty"),
         ({"channels": {"nosuch": {}}}, "channels.nosuch", "no such channel"),
+        (
+            {"channels": {"telegram": {"accounts": {"Work": {}, "work": {}}}}},
+            "channels.telegram.accounts.work",
+            "same account",
+        ),
         ({"channels": {"modelByChannel": {"telegram": {"1": "a/b"}}}}, "channels.modelByChannel", "no effect"),
         ({"accessGroups": {"x": {"type": "discord.channelAudience"}}}, "accessGroups.x.type", "no members"),
         ({"accessGroups": {"x": {"membres": {}}}}, "accessGroups.x.membres", "no key"),

@@ -95,3 +95,17 @@ def test_strangers_are_let_in_or_not(own_home: Path, capsys: pytest.CaptureFixtu
 def test_a_dry_run_sends_nothing(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(own_home, "{}")
     assert data(capsys, "message", "send", "-t", "irc:#home", "-m", "tea", "--dry-run")["dryRun"]
+
+
+def test_status_and_doctor_name_accounts_that_cannot_be_served(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(own_home, '{"channels": {"irc": {"enabled": true}}}')
+    (row,) = data(capsys, "status")["channels"]
+    assert (row["channel"], row["account"], row["on"]) == ("irc", "default", True)
+    assert "host" in row["problem"]
+    assert "channel  irc/default" in output(capsys, "status")
+    capsys.readouterr()
+    run(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert any(each["checkId"] == "channels" and "host" in each["message"] for each in found)

@@ -27,7 +27,7 @@ class Platform:
         self.pieces: list[Piece] = []
         self.edits: list[tuple[str, str]] = []
         self.deleted: list[str] = []
-        self.answers: list[Exception | None] = []
+        self.answers: list[BaseException | None] = []
         self.calls = 0
         self.gate: asyncio.Event | None = None
 
@@ -181,6 +181,12 @@ async def test_what_may_have_arrived_is_never_sent_again(bench: Bench) -> None:
 
 async def test_a_mistake_in_a_channel_is_in_doubt_and_holds_nobody_up(bench: Bench) -> None:
     bench.platform.answers = [KeyError("oops")]
+    assert (await bench.send("a", "x")).outcome == "unknown"
+    assert (await bench.send("b", "y")).outcome == "sent"
+
+
+async def test_an_account_that_is_stopped_takes_no_queue_with_it(bench: Bench) -> None:
+    bench.platform.answers = [asyncio.CancelledError()]
     assert (await bench.send("a", "x")).outcome == "unknown"
     assert (await bench.send("b", "y")).outcome == "sent"
 
@@ -503,6 +509,32 @@ async def test_a_preview_of_silence_is_taken_away(bench: Bench) -> None:
     await bench.sender.idle()
     assert bench.platform.deleted == ["m1"]
     assert bench.outbox.previews() == ()
+
+
+async def test_a_preview_without_a_message_does_not_stay(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.sender.submit(Outbound("a", "irc", "bob", "NO_REPLY"), preview=await previewed(bench))
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1"]
+    again = bench.sender.preview(Outbound("p2", "irc", "bob", ""), "partial")
+    assert again is not None
+    again.update("more")
+    while len(bench.platform.shown) < 2:
+        await asyncio.sleep(0)
+    assert not bench.sender.submit(Outbound("a", "irc", "bob", "known"), preview=again)
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1", "m2"]
+
+
+async def test_stopping_ends_previews_and_the_next_process_takes_them_away(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    preview = await previewed(bench)
+    await bench.sender.stop()
+    preview.update("later")
+    bench.build()
+    bench.sender.start()
+    await bench.sender.idle()
+    assert (bench.platform.deleted, bench.platform.texts) == (["m1"], ["So far"])
 
 
 async def test_no_preview_where_nothing_can_be_edited(bench: Bench) -> None:

@@ -15,7 +15,8 @@ from homarus.channels.email.adapter import Email
 from homarus.core.clock import SystemClock
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Outbound
-from homarus.delivery.place import Piece
+from homarus.delivery.format import render
+from homarus.delivery.place import Piece, Place
 
 pytestmark = pytest.mark.live
 
@@ -72,6 +73,21 @@ async def test_a_conversation_in_its_thread(tmp_path: Path) -> None:
             assert [one.id for one in await email.directory("ada")] == ["ada@test.example"]
             assert (await email.probe()).id == ME
         assert [one.text for one in host.received if "before" in one.text] == []
+
+
+async def test_a_letter_is_shown_with_its_markup_and_read_without(tmp_path: Path) -> None:
+    async with EmailRig(tmp_path) as rig:
+        email = Email(host := RecordingHost(tmp_path / "account", rig.settings()), SystemClock())
+        async with running(email):
+            await until(lambda: host.up)
+            [piece] = render("**Größe**\n\n- a < b", Place(dialect="email"))
+            await email.send(to("ada@test.example"), piece, "key")
+            [letter] = rig.letters("ada")
+            plain, html = letter.get_body(("plain",)), letter.get_body(("html",))
+            assert plain is not None
+            assert html is not None
+            assert plain.get_content().split() == ["Größe", "•", "a", "<", "b"]
+            assert "<p><strong>Größe</strong></p><ul><li>a &lt; b</li></ul>" in html.get_content()
 
 
 async def test_who_only_says_to_be_somebody_is_not_heard(tmp_path: Path) -> None:

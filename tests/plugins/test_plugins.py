@@ -15,7 +15,8 @@ from homarus.config.paths import resolve_paths
 from homarus.core.messages import ToolResult
 from homarus.models.registry import Registry
 from homarus.plugins.host import HealthBook, Plugins
-from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins
+from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins, read_plugin
+from homarus.runtime.switchboard import Switchboard
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 from homarus.tools.tool import ToolContext
@@ -208,6 +209,56 @@ def register(api):
     (result,) = results(home)
     assert "The cat is called Ada." in result.text
     assert '"provider":"mine"' in result.text.replace(" ", "")
+
+
+async def test_a_platform_of_a_plugin_is_served_like_ours(tmp_path: Path) -> None:
+    code = """
+import asyncio
+from pathlib import Path
+from homarus.channels.channel import Identity
+from homarus.core.messages import Inbound
+
+class Board:
+    def __init__(self, host):
+        self.host = host
+    async def run(self):
+        self.host.connected(Identity("bot", "Board"))
+        for number, sender in enumerate(("ada", "mallory")):
+            await self.host.receive(Inbound(str(number), "board", "hello", sender=sender, peer=sender))
+        await asyncio.Event().wait()
+    async def send(self, message, piece, key):
+        with Path(self.host.settings["file"]).open("a") as file:
+            file.write(f"{message.to}: {piece.text}\\n")
+        return key
+    async def typing(self, message):
+        pass
+
+def register(api):
+    api.channel("board", Board)
+"""
+    wall = tmp_path / "wall"
+    described = {"id": "board", "label": "Board", "settings": {"file": {"required": True}}}
+    entries = {"entries": {"p": {"enabled": True, "inProcess": True}}}
+    board = {"file": str(wall), "dmPolicy": "allowlist", "allowFrom": ["ada"]}
+    home = House(tmp_path, "hi there", config={**OFF, "plugins": entries, "channels": {"board": board}})
+    locked(home, plugin(home.state, "p", code=code, tools=[], channels=[described]))
+    async with home.agent() as agent:
+        runtime = agent.client.runtime
+        board_of = Switchboard(agent.client)
+        board_of.join()
+        try:
+            await board_of.start()
+            await until(lambda: wall.exists() and wall.read_text().endswith("\n"))
+        finally:
+            await board_of.aclose()
+            runtime.outlet = None
+    assert wall.read_text() == "ada: hi there\n"
+
+
+@pytest.mark.parametrize("name", ["telegram", "defaults", "My Board", "webchat"])
+def test_a_plugin_takes_no_platform_of_ours(tmp_path: Path, name: str) -> None:
+    folder = plugin(tmp_path, "p", tools=[], channels=[{"id": name, "label": "x"}])
+    assert "cannot be the name of a platform" in read_plugin(folder).problem
 
 
 def test_an_installed_package_is_found_without_being_imported(

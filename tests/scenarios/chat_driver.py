@@ -41,7 +41,8 @@ class FileChannel:
         while True:
             for path in sorted((self._folder / "in").glob("*.json")):
                 given = json.loads(path.read_text())
-                await self._host.receive(Inbound(path.stem, "files", given["text"], sender="7", peer="7"))
+                who = given["from"]
+                await self._host.receive(Inbound(path.stem, "files", given["text"], sender=who, peer=who))
                 path.unlink()  # only now it is acknowledged
             await asyncio.sleep(PAUSE)
 

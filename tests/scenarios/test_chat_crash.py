@@ -18,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).with_name("chat_driver.py")
+# Several chats of one session; a chat gets no more than thirty messages in a minute.
+PEOPLE = ["7", "8", "9", "10", "11"]
 CONFIG = {
     "agents": {
         "defaults": {
@@ -27,8 +29,8 @@ CONFIG = {
             "sandbox": {"mode": "off"},
         }
     },
-    "channels": {"files": {"allowFrom": ["7"], "dmPolicy": "allowlist", "streaming": {"block": {"enabled": True}}}},
-    "commands": {"ownerAllowFrom": ["files:7"]},
+    "channels": {"files": {"allowFrom": PEOPLE, "dmPolicy": "allowlist", "streaming": {"block": {"enabled": True}}}},
+    "commands": {"ownerAllowFrom": [f"files:{who}" for who in PEOPLE]},
     "messages": {"queue": {"mode": "followup", "debounceMs": 0, "cap": 1000}},
     "cron": {"enabled": True},
 }
@@ -65,7 +67,7 @@ class World:
     def says(self, text: str) -> None:
         path = self.folder / "in" / f"{len(self.sent):05}.json"
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps({"text": text}))
+        draft.write_text(json.dumps({"text": text, "from": PEOPLE[len(self.sent) % len(PEOPLE)]}))
         draft.replace(path)
         self.sent.append(text)
 
@@ -121,9 +123,11 @@ class World:
             and all(map(self.ran, JOBS))
         )
 
-    def ran(self, job: str) -> int:
-        ends = (f"Then more about job {job}.", f"The job '{job}' failed")
-        return sum(end in text for text in self.shown for end in ends)
+    def ran(self, job: str) -> list[str]:
+        """How the runs of a job ended."""
+        path = self.folder / ".openclaw" / "cron" / "runs" / f"{job}.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [row["status"] for row in rows if row["action"] == "finished"]
 
 
 def after(seconds: float) -> Callable[[], bool]:
@@ -152,10 +156,16 @@ def check(world: World) -> None:
     for part in (f"{part} {text}." for text in world.sent for part in ("First about", "Then more about")):
         count = sum(each.count(part) for each in shown)
         assert count <= 1, f"{part!r} was shown {count} times"
+    chats = [json.loads(path.read_text()) for path in (world.folder / "out").glob("*.json")]
+    for number, text in enumerate(world.sent):
+        seen = {each["to"] for each in chats if f"about {text}." in each["text"]}
+        assert seen <= {PEOPLE[number % len(PEOPLE)]}, f"{text} was answered in another chat"
     assert len(world.unanswered()) <= cut, f"{world.unanswered()} had no answer, and {cut} notices were shown"
     acts = (world.folder / "acts").read_text().splitlines() if (world.folder / "acts").exists() else []
     assert len(acts) == len(set(acts)), "a tool ran twice"
-    assert {job: world.ran(job) for job in JOBS} == dict.fromkeys(JOBS, 1)
+    for job in JOBS:
+        told = sum(text.startswith("First about [cron") and f"] job {job}." in text for text in shown)
+        assert (world.ran(job), told) in ((["ok"], 1), (["error"], 0)), job
 
 
 def test_thirty_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:

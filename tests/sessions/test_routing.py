@@ -5,7 +5,7 @@ from homarus.config.blocks import validate
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.errors import ConfigError
-from homarus.core.messages import Inbound
+from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import DmScope, SessionKey
 from homarus.sessions.routing import route_for, routes_for, session_for
 from homarus.sessions.settings import SessionSettings
@@ -146,6 +146,22 @@ def test_a_binding_may_set_the_scope_of_its_sessions(tmp_path):
     config = configured(tmp_path, agents=AGENTS, bindings=rows)
     assert str(route_for(came(), config).session_key) == "agent:a:telegram:direct:42"
     assert str(route_for(came("group", peer="-1"), config).session_key) == "agent:a:main"
+
+
+@pytest.mark.parametrize(
+    ("trust", "session", "key"),
+    [
+        (Trust.OWNER, {}, "agent:main:main"),
+        (Trust.PAIRED, {}, "agent:main:telegram:direct:42"),
+        (Trust.EXTERNAL, {}, "agent:main:telegram:direct:42"),
+        (Trust.PAIRED, {"dmScope": "main"}, "agent:main:main"),
+        (Trust.OWNER, {"dmScope": "per-peer"}, "agent:main:direct:42"),
+        (Trust.PAIRED, {"dmScope": "per-peer", "identityLinks": {"ada": ["telegram:42"]}}, "agent:main:direct:ada"),
+    ],
+)
+def test_nobody_but_the_owner_shares_the_main_session_unasked(tmp_path, trust, session, key):
+    config = configured(tmp_path, session=session)
+    assert str(route_for(came(trust=trust), config).session_key) == key
 
 
 def test_several_agents_answer_where_broadcast_says_so(tmp_path):

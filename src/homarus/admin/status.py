@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,15 @@ class AgentStatus(Struct, frozen=True, rename="camel"):
     notes: int
 
 
+class ChannelRow(Struct, frozen=True, rename="camel"):
+    """One account of a chat platform, as the configuration has it; `problem` keeps it from being served."""
+
+    channel: str
+    account: str
+    on: bool
+    problem: str = ""
+
+
 class HomeStatus(Struct, frozen=True, rename="camel"):
     """One home."""
 
@@ -54,6 +63,7 @@ class HomeStatus(Struct, frozen=True, rename="camel"):
     errors: int
     warnings: int
     agents: tuple[AgentStatus, ...]
+    channels: tuple[ChannelRow, ...] = ()
 
 
 async def home_status(config: Config, env: Mapping[str, str], clock: Clock) -> HomeStatus:
@@ -72,7 +82,24 @@ async def home_status(config: Config, env: Mapping[str, str], clock: Clock) -> H
         errors=sum(problem.severity == "error" for problem in problems),
         warnings=sum(problem.severity == "warning" for problem in problems),
         agents=tuple(agents),
+        channels=tuple(channel_rows(config, env)),
     )
+
+
+def channel_rows(config: Config, env: Mapping[str, str]) -> Iterator[ChannelRow]:
+    """Yield the accounts that the configuration has; most homes have none, and then nothing of channels is read."""
+    if not config.get("channels"):
+        return
+    from homarus.channels.discovery import lacks, manifests
+    from homarus.channels.settings import accounts_of
+
+    for manifest in manifests().values():
+        for account in accounts_of(config, manifest, env).values():
+            problem, cure = lacks(manifest)
+            if account.missing:
+                problem, cure = f"{', '.join(account.missing)} not set", f"homarus channels add {manifest.id}"
+            words = f"{problem} ({cure})" if problem else ""
+            yield ChannelRow(manifest.id, account.id, account.settings.enabled, words)
 
 
 async def _agent(

@@ -19,6 +19,7 @@ from homarus.channels.settings import AccessGroup, Account, Bots, ChannelDefault
 from homarus.core.messages import Inbound, Trust
 
 SHARED = frozenset({"group", "channel", "room"})
+MAX_ID = 1000  # characters; they become keys and names of files
 Outcome = Literal["heard", "kept", "refused", "asked"]
 
 
@@ -105,7 +106,7 @@ def admit(
         return way.ends("refused")
     if not way.passes("account", settings.enabled, "on" if settings.enabled else "this account is switched off"):
         return way.ends("refused")
-    if not way.passes("sender", bool(inbound.sender), inbound.sender or "nobody says who wrote it"):
+    if not way.passes("sender", *_named(inbound)):
         return way.ends("refused")
     person = person_of(
         inbound,
@@ -119,6 +120,14 @@ def admit(
     if not way.passes("chat", inbound.chat_type == "direct", inbound.chat_type):
         return way.ends("refused")
     return _direct(way, account, person, approved, rules)
+
+
+def _named(inbound: Inbound) -> tuple[bool, str]:
+    if not inbound.sender:
+        return False, "nobody says who wrote it"
+    if max(map(len, (inbound.sender, inbound.peer, inbound.thread, inbound.id))) > MAX_ID:
+        return False, "its ids are longer than any platform's"
+    return True, inbound.sender
 
 
 def _direct(way: _Way, account: Account, person: Person, approved: frozenset[str], rules: Rules) -> Decision:

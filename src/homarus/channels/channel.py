@@ -33,8 +33,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
 
     id: str
     label: str
-    # `module:function` below the platform's folder; the function takes a `Host` and returns a `Channel`.
-    entry: str
+    # `module:function` below the platform's folder; the function takes a `Host` and returns a `Channel`. Plugins register theirs.
+    entry: str = ""
     # Modules that must be importable, and the extra of this project that brings them.
     needs: tuple[str, ...] = ()
     extra: str = ""

@@ -25,9 +25,14 @@ RESERVED = frozenset({"defaults", "modelByChannel", "terminal", "webchat", "last
 
 
 @cache
-def manifests() -> Mapping[str, Manifest]:
+def manifests() -> dict[str, Manifest]:
     """Return the platforms that come with the program, by id."""
     return read_manifests(_HERE)
+
+
+def is_free(name: str) -> bool:
+    """Say whether a plugin may call a platform of its own so."""
+    return bool(_ID.fullmatch(name)) and name not in RESERVED and name not in manifests()
 
 
 def read_manifests(folder: Path) -> dict[str, Manifest]:

@@ -72,6 +72,10 @@ class Gatekeeper:
         self._seen = Seen(folder / "seen.jsonl")
         self._under_way: set[str] = set()
         self._pace = Pace()
+        # What was read from one reading of the configuration.
+        self._read_from: Any = None
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._common = NO_RULES
         self._chats: OrderedDict[tuple[str, ...], deque[Heard]] = OrderedDict()
         self._threads: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
@@ -88,10 +92,11 @@ class Gatekeeper:
         self._under_way.add(key)
         try:
             decision = self._judge(inbound, identity)
+            before = tuple(self._chats.get(_chat(inbound), ()))
             yield decision
             self._seen.add(key, lasting=decision.admitted or decision.outcome == "asked")
             if decision.admitted:
-                self._answered(decision.inbound)
+                self._answered(decision.inbound, before)
         finally:
             self._under_way.discard(key)
 
@@ -100,10 +105,10 @@ class Gatekeeper:
         account, rules = self._account(inbound), self._rules(inbound, identity)
         return admit(inbound, account, self._approved(inbound), identity, rules)
 
-    def notice(self, change: Change, *, ours: bool, identity: Identity | None = None) -> str:
-        """Return what the agent is told of a reaction, or nothing: whose reactions count is for the settings to say."""
+    def notice(self, change: Change, *, ours: bool, identity: Identity | None = None) -> Inbound | None:
+        """Return what the agent is told of a reaction, as if its sender had said it; None where it is told nothing."""
         if change.kind not in {"reacted", "unreacted"} or not change.sender:
-            return ""
+            return None
         inbound = Inbound(
             change.message_id,
             change.channel,
@@ -120,18 +125,18 @@ class Gatekeeper:
             or account.settings.reaction_notifications
         )
         if mode == "off" or (mode == "own" and not ours):
-            return ""
-        groups = self._access_groups()
-        if mode == "allowlist" and not listed(
-            person_of(inbound, aliases=account.aliases, groups=groups), account.settings.reaction_allowlist
-        ):
-            return ""
-        if self.explain(inbound, identity).outcome not in {"heard", "kept"}:
-            return ""
+            return None
+        person = person_of(inbound, aliases=account.aliases, groups=self._common.access_groups)
+        if mode == "allowlist" and not listed(person, account.settings.reaction_allowlist):
+            return None
+        decision = self.explain(inbound, identity)
+        if decision.outcome not in {"heard", "kept"}:
+            return None
         done = "reacted with" if change.kind == "reacted" else "took back the reaction"
         who, what = single_line(change.sender, 100), single_line(change.text, 40)
         whose = "your message" if ours else "the message"
-        return f"{who} {done} {what} to {whose} {single_line(change.message_id, 100)} on {change.channel}."
+        text = f"{who} {done} {what} to {whose} {single_line(change.message_id, 100)} on {change.channel}."
+        return replace(decision.inbound, text=text)
 
     # One message
 
@@ -239,8 +244,11 @@ class Gatekeeper:
         # What an adapter put there is dropped: facts decide about models, tools and folders.
         return replace(decision, inbound=replace(inbound, facts=facts or None))
 
-    def _answered(self, inbound: Inbound) -> None:
-        self._chats.pop(_chat(inbound), None)
+    def _answered(self, inbound: Inbound, told: tuple[Heard, ...]) -> None:
+        # What was said while the message was handed on is not among what it was told with.
+        left = [item for item in self._chats.pop(_chat(inbound), ()) if not any(item is known for known in told)]
+        if left:
+            self._chats[_chat(inbound)] = deque(left)
         if inbound.thread and inbound.chat_type in SHARED:
             self._threads[_chat(inbound)] = None
             self._threads.move_to_end(_chat(inbound))
@@ -250,10 +258,30 @@ class Gatekeeper:
     # What the configuration says
 
     def _account(self, inbound: Inbound) -> Account:
-        manifest = self._known.get(inbound.channel)
-        if manifest is None:
-            return Account(inbound.channel, inbound.account, ChannelSettings.disabled(), Place())
-        return account_of(self._config, manifest, inbound.account, self._env)
+        self._refresh()
+        key = (inbound.channel, inbound.account)
+        found = self._accounts.get(key)
+        if found is None:
+            manifest = self._known.get(inbound.channel)
+            if manifest is None:
+                return Account(inbound.channel, inbound.account, ChannelSettings.disabled(), Place())
+            found = account_of(self._config, manifest, inbound.account, self._env)
+            self._accounts |= {key: found} if len(self._accounts) < MAX_CHATS else {}
+        return found
+
+    def _refresh(self) -> None:
+        """Read the rules anew when the configuration was."""
+        if self._read_from is self._config.document:
+            return
+        self._read_from = self._config.document
+        self._accounts = {}
+        self._common = replace(
+            NO_RULES,
+            defaults=self._config.block("channels.defaults", ChannelDefaults),
+            access_groups=self._access_groups(),
+            owners=self._config.get("commands.ownerAllowFrom"),
+            commanders=self._config.get("commands.allowFrom"),
+        )
 
     def _approved(self, inbound: Inbound) -> frozenset[str]:
         if inbound.chat_type in SHARED:
@@ -270,13 +298,8 @@ class Gatekeeper:
         }
 
     def _rules(self, inbound: Inbound, identity: Identity | None) -> Rules:
-        rules = replace(
-            NO_RULES,
-            defaults=self._config.block("channels.defaults", ChannelDefaults),
-            access_groups=self._access_groups(),
-            owners=self._config.get("commands.ownerAllowFrom"),
-            commanders=self._config.get("commands.allowFrom"),
-        )
+        self._refresh()
+        rules = self._common
         if inbound.chat_type not in SHARED:
             return rules
         try:

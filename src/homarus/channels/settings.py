@@ -327,7 +327,12 @@ def check(config: Config) -> None:
         block = channel_block(config, name) or {}
         _check_keys(config, manifest, block, ("channels", name))
         inner = block.get("accounts")
+        seen: set[str] = set()
         for account, own in inner.items() if isinstance(inner, dict) else ():
+            if (normal := normalize_account_id(str(account))) in seen:
+                message = f"is the same account as another one: both are '{normal}'"
+                config.report("error", ("channels", name, "accounts", account), message, "rename one; the last counts")
+            seen.add(normal)
             if isinstance(own, dict):
                 _check_keys(config, manifest, own, ("channels", name, "accounts", account))
         for account in accounts_of(config, manifest, config.env).values():

@@ -82,6 +82,10 @@ def status(app: App, as_json: bool) -> None:
     wrong = f"{found.errors} errors, {found.warnings} warnings: homarus config validate"
     state = out.style(wrong, "red" if found.errors else "yellow") if found.errors or found.warnings else "valid"
     out.line(f"config   {found.config_path}  ({state})")
+    for row in found.channels:
+        words = row.problem or ("on" if row.on else "off")
+        shown = out.style(words, "yellow") if row.problem and row.on else words
+        out.line(f"channel  {row.channel}/{row.account}  {shown}")
     for agent in found.agents:
         name = f" ({agent.name})" if agent.name else ""
         out.line()

@@ -243,6 +243,7 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
         "providers": list(made.providers) if made else [],
         "contextEngines": list(made.context_engines) if made else [],
         "memory": list(made.memory) if made else [],
+        "channels": [channel.id for channel in made.channels] if made else [],
         "wishes": ["network"] if made and made.wishes.network else [],
         "sha256": mark,
         "problem": problem,
@@ -250,7 +251,10 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
 
 
 def _adds(row: dict[str, Any]) -> str:
-    return ", ".join([*row["tools"], *row["providers"], *row["contextEngines"], *row["memory"]]) or "nothing"
+    return (
+        ", ".join([*row["tools"], *row["providers"], *row["contextEngines"], *row["memory"], *row["channels"]])
+        or "nothing"
+    )
 
 
 def _wishes(row: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ BLOCKS: dict[str, str] = {
     "memory.reflect": "homarus.automation.settings:ChoreSettings",
     "memory.dreaming": "homarus.memory.bank.dream:Gates",
     "hooks": "homarus.automation.webhooks:HookSettings",
-    "agents.defaults#speech": "homarus.runtime.speech:SpeechSettings",
+    "agents.defaults#speech": "homarus.runtime.chat_settings:SpeechSettings",
     "agents.defaults#delivery": "homarus.delivery.settings:DeliverySettings",
     "messages": "homarus.runtime.chat_settings:MessagesSettings",
     "session.sendPolicy": "homarus.runtime.chat_settings:SendPolicy",

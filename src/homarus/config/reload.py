@@ -28,6 +28,9 @@ _RULES: dict[KeyPath, Reload] = {
     ("gateway", "reload"): "hot",
     ("gateway", "remote"): "hot",
     ("gateway", "auth", "rateLimit"): "hot",
+    ("gateway", "channelHealthCheckMinutes"): "hot",
+    ("gateway", "channelMaxRestartsPerHour"): "hot",
+    ("gateway", "channelStaleEventThresholdMinutes"): "hot",
     ("discovery",): "restart",
     ("browser",): "restart",
 }

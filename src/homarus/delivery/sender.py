@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path, PurePath
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -18,11 +17,10 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
-from homarus.core.redact import redacted
-from homarus.core.text import human_bytes, single_line
-from homarus.delivery.format import render
+from homarus.core.text import single_line
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
-from homarus.delivery.place import Button, Piece, Place
+from homarus.delivery.pieces import FileOf, no_files, one_line, pieces_of
+from homarus.delivery.place import Piece, Place
 from homarus.delivery.preview import USUAL, Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import without_tokens
@@ -35,6 +33,8 @@ MAX_AGE_S = 24 * 3600.0
 # Pieces that one conversation gets in a minute, however talkative an agent is.
 PIECES_PER_MINUTE = 30
 _LONGEST_PAUSE_S = 3600.0
+# A request that takes longer, also one with a large file, will not come back.
+REQUEST_S = 300.0
 _ENDS = "the program ends; the message stays in the outbox"
 
 Target = tuple[str, str, str, str]
@@ -75,10 +75,6 @@ def _usual(channel: str, account: str) -> tuple[RetrySettings, int]:
     return RetrySettings(), 500
 
 
-def _no_files(message: Outbound, media: str) -> str:
-    raise DeliveryError(DeliveryFailure.REFUSED, "no file may be sent from here")
-
-
 class Sender:
     """Works one queue for each conversation. `channel_of` returns None while an account is not up: its rows wait for `wake`."""
 
@@ -90,7 +86,7 @@ class Sender:
         clock: Clock,
         *,
         retry_of: Retry = _usual,
-        file_of: Callable[[Outbound, str], str] = _no_files,
+        file_of: FileOf = no_files,
         told: Callable[[Settled], Awaitable[None]] | None = None,
         warn: Callable[[str], None] = lambda _: None,
         roll: Callable[[], float] = chance,
@@ -132,7 +128,13 @@ class Sender:
 
         `pause` seconds pass before it, as if it were typed. A `preview` ends and becomes its first piece.
         """
-        if not self._outbox.put(message):
+        known = True
+        try:
+            known = not self._outbox.put(message)
+        finally:
+            if known and preview is not None:
+                self.discard(preview)
+        if known:
             return False
         if preview is not None:
             self._previews[message.id] = preview
@@ -195,9 +197,8 @@ class Sender:
     async def stop(self, grace: float = 5.0) -> None:
         """End after the pieces that are on their way, at the latest after `grace` seconds. Everything else stays in the outbox."""
         self._stopping.set()
-        for preview in list(self._live):
-            await preview.release()
-        tasks = [*self._tasks.values(), *self._errands]
+        ends = [asyncio.ensure_future(preview.release()) for preview in self._live]
+        tasks: list[asyncio.Future[Any]] = [*self._tasks.values(), *self._errands, *ends]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
@@ -224,11 +225,11 @@ class Sender:
             if channel is not None:
                 await channel.delete(message, receipt)
         except DeliveryError as error:
-            self._warn(f"a preview of {_name(message)} stays: {_line(error)}")
+            self._warn(f"a preview of {_name(message)} stays: {one_line(error)}")
         try:
             self._outbox.preview(message, "")
         except StorageError as error:
-            self._warn(_line(error))
+            self._warn(one_line(error))
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
@@ -259,18 +260,18 @@ class Sender:
                 outcome, reason = await self._pieces(row)
             except DeliveryError as error:
                 if error.kind in LATER and failures < len(PAUSES_S):
-                    self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
+                    self._warn(f"{_name(row.outbound)} waits: {one_line(error)}")
                     await self._sleep(min(max(PAUSES_S[failures], error.retry_after or 0.0), _LONGEST_PAUSE_S))
                     failures += 1
                     continue
                 outcome, reason = _given_up(row, error)
             except StorageError as error:  # nothing is sent that cannot be noted
-                self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
+                self._warn(f"{_name(row.outbound)} waits: {one_line(error)}")
                 await self._sleep(PAUSES_S[1])
                 continue
             except Exception as error:  # noqa: BLE001 - a mistake in a channel or in here must not hold up the rows behind it
                 outcome = "unknown" if row.trying is not None else "partial" if row.receipts else "failed"
-                reason = f"{type(error).__name__}: {_line(error)}"
+                reason = f"{type(error).__name__}: {one_line(error)}"
             if outcome is not None:
                 await self._settle(row, outcome, reason)
                 return True
@@ -291,8 +292,7 @@ class Sender:
         seen = await self._attach(row)
         pieces, problem = row.pieces, ""
         if not pieces:
-            pieces, problem = self._cut(replace(message, text=text), place)
-            pieces = _with_buttons(tuple(pieces), message, place)
+            pieces, problem = pieces_of(replace(message, text=text), place, self._file_of)
         if len(pieces) > 1 and not row.pieces:
             self._outbox.cut(message.id, pieces)
         for n in range(len(row.receipts), len(pieces)):
@@ -336,10 +336,23 @@ class Sender:
             raise DeliveryError(DeliveryFailure.TRANSIENT, "the program ends")
         self._outbox.trying(message.id, n)
         try:
-            if not edits:
-                return await channel.send(message, piece, f"{message.id}:{n}")
-            await channel.edit(message, edits, piece)
-            return edits
+            async with asyncio.timeout(REQUEST_S):
+                if not edits:
+                    return await channel.send(message, piece, f"{message.id}:{n}")
+                await channel.edit(message, edits, piece)
+                return edits
+        except (TimeoutError, asyncio.CancelledError) as ended:
+            # An account that is stopped takes its requests along, and that must not end the queue.
+            if isinstance(ended, asyncio.CancelledError) and (
+                (task := asyncio.current_task()) is None or task.cancelling()
+            ):
+                raise
+            why = (
+                "its account was stopped"
+                if isinstance(ended, asyncio.CancelledError)
+                else "the platform did not answer"
+            )
+            raise DeliveryError(DeliveryFailure.UNKNOWN, f"{why} while it was on its way") from None
         except DeliveryError as error:
             if error.kind is DeliveryFailure.UNKNOWN and edits:
                 error = DeliveryError(DeliveryFailure.TRANSIENT, error.message, retry_after=error.retry_after)
@@ -363,46 +376,7 @@ class Sender:
         try:
             await channel.delete(row.outbound, preview)
         except DeliveryError as error:
-            self._warn(f"a preview of {_name(row.outbound)} stays: {_line(error)}")
-
-    def _cut(self, message: Outbound, place: Place) -> tuple[tuple[Piece, ...], str]:
-        """Return the pieces of a message, and what of it cannot be shown: its words, then its files.
-
-        The first file takes short words along. A file that cannot be sent is named: the words around it speak of it.
-        """
-        text, files, problems = message.text, list[str](), list[str]()
-        for media in message.media:
-            try:
-                files += self._file(message, media, place)
-            except DeliveryError as error:
-                name = single_line(PurePath(media).name or media, 80)
-                problems.append(f"{name} could not be sent: {_line(error)}")
-            if not place.media and "://" in media:
-                text = f"{text}\n\n{media}"
-        text = "\n\n".join([text, *(f"⚠️ {problem}" for problem in problems)]).strip()
-        told = "; ".join(problems)
-        if files and text and not message.as_voice:
-            caption = render(text, replace(place, limit=min(place.caption, place.limit), lines=0))
-            if len(caption) == 1:
-                return (replace(caption[0], file=files[0]), *(Piece(file=file) for file in files[1:])), told
-        shown = [Piece(file=file, as_voice=message.as_voice and place.voice) for file in files]
-        return (*(render(text, place) if text else ()), *shown), told
-
-    def _file(self, message: Outbound, media: str, place: Place) -> list[str]:
-        """Return the file to send for a reference; none where the reference itself is shown."""
-        if not place.media:
-            if "://" in media:
-                return []
-            raise DeliveryError(DeliveryFailure.REFUSED, "this platform takes no files")
-        file = self._file_of(message, media)
-        try:
-            size = Path(file).stat().st_size
-        except OSError as error:
-            raise DeliveryError(DeliveryFailure.REFUSED, "it cannot be read") from error
-        if size > place.media_bytes:
-            most = human_bytes(place.media_bytes)
-            raise DeliveryError(DeliveryFailure.REFUSED, f"it has {human_bytes(size)}, and at most {most} may be sent")
-        return [file]
+            self._warn(f"a preview of {_name(row.outbound)} stays: {one_line(error)}")
 
     async def _there(self, message: Outbound, since: int) -> tuple[Place | None, Shows | None]:
         """Return where a message goes, as soon as its account is up; nothing when it did not come up in time."""
@@ -445,8 +419,10 @@ class Sender:
         try:
             settled = self._outbox.settle(row.outbound.id, outcome, reason)
         except StorageError as error:
-            self._warn(_line(error))
+            self._warn(one_line(error))
             settled = Settled(row.outbound, outcome, reason, tuple(row.receipts))
+        if preview := self._previews.pop(row.outbound.id, None):
+            self.discard(preview)
         for waiting in self._waiters.pop(row.outbound.id, []):
             if not waiting.done():
                 waiting.set_result(settled)
@@ -454,25 +430,14 @@ class Sender:
             try:
                 await self._told(settled)
             except Exception as error:  # noqa: BLE001 - whoever listens must not hold up the rows behind this one
-                self._warn(f"{type(error).__name__}: {_line(error)}")
-
-
-def _with_buttons(pieces: tuple[Piece, ...], message: Outbound, place: Place) -> tuple[Piece, ...]:
-    """Put what can be tapped below the last piece, in one row."""
-    if not (message.buttons and place.buttons and pieces):
-        return pieces
-    return (*pieces[:-1], replace(pieces[-1], buttons=(tuple(Button(*each) for each in message.buttons),)))
+                self._warn(f"{type(error).__name__}: {one_line(error)}")
 
 
 def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
     if error.kind is DeliveryFailure.UNKNOWN:
-        return "unknown", _line(error)
-    return ("partial" if row.receipts else "failed"), _line(error)
+        return "unknown", one_line(error)
+    return ("partial" if row.receipts else "failed"), one_line(error)
 
 
 def _name(message: Outbound) -> str:
     return f"a message to {single_line(message.channel, 40)}:{single_line(message.to, 80)}"
-
-
-def _line(error: Exception) -> str:
-    return single_line(redacted(str(error)), 300)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from homarus.channels.channel import Channel, Host
 from homarus.context.engine import Factory as EngineFactory
 from homarus.memory.backend import Factory as MemoryFactory
 from homarus.models.registry import Factory as ProviderFactory
 
 # Takes the arguments of a call and returns what the model reads. An exception is a failed call.
 ToolFunction = Callable[[dict[str, Any]], str | Awaitable[str]]
+ChannelFactory = Callable[[Host], Channel]
 
 
 class PluginApi(Protocol):
@@ -30,3 +32,6 @@ class PluginApi(Protocol):
 
     def memory(self, name: str, factory: MemoryFactory) -> None:
         """Offer an index of the notes that `plugins.slots.memory` may choose. It says where an answer stands, not what it is."""
+
+    def channel(self, name: str, factory: ChannelFactory) -> None:
+        """Serve the accounts of a chat platform that the manifest describes, as our own platforms do."""

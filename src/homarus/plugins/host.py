@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from homarus.channels.channel import Manifest as ChannelManifest
 from homarus.config.view import Config
 from homarus.context.engine import Factory as EngineFactory
 from homarus.context.engine import find_factory, register_context_engine
@@ -26,7 +27,7 @@ from homarus.memory.backend import register_memory_backend
 from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
 from homarus.plugins.apart import CALL_SECONDS, Apart, sandbox_of
-from homarus.plugins.api import ToolFunction
+from homarus.plugins.api import ChannelFactory, ToolFunction
 from homarus.plugins.manifest import Entry, Lock, Plugin, PluginSettings, ToolManifest, find_plugin, usable
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
@@ -82,6 +83,8 @@ class Plugins:
         self.health = HealthBook(config.paths.own_dir)
         self._apart: list[Apart] = []
         self._tools: list[Tool] = []
+        # The chat platforms that plugins bring, with what makes an account of each.
+        self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
         for plugin_id, entry in sorted(settings.entries.items()):
             # One that was never switched on here and is not here is another program's: the doctor names it.
@@ -107,6 +110,8 @@ class Plugins:
             inside = _Inside(plugin, entry, self._registry)
             inside.load()
             functions = inside.functions
+            for name, brought in inside.channels.items():
+                self.channels.setdefault(name, brought)
         else:
             apart = Apart(plugin, entry, sandbox_of(plugin, entry, self._config.paths.state_dir), seconds=self._seconds)
             self._apart.append(apart)
@@ -152,6 +157,7 @@ class _Inside:
         self._plugin, self._registry = plugin, registry
         self.config = dict(entry.config)
         self.functions: dict[str, ToolFunction] = {}
+        self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
 
     def tool(self, name: str, function: ToolFunction) -> None:
         self._declared("tools", name, [tool.name for tool in self._manifest.tools])
@@ -173,6 +179,11 @@ class _Inside:
         self._declared("memory", name, self._manifest.memory)
         if _brought.setdefault(("memory", name), self._plugin.id) == self._plugin.id:
             register_memory_backend(name, factory)
+
+    def channel(self, name: str, factory: ChannelFactory) -> None:
+        described = {channel.id: channel for channel in self._manifest.channels}
+        self._declared("channels", name, list(described))
+        self.channels[name] = (described[name], factory)
 
     @property
     def _manifest(self) -> Any:

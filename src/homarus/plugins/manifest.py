@@ -15,6 +15,8 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
+from homarus.channels.channel import Manifest as ChannelManifest
+from homarus.channels.discovery import is_free
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
@@ -43,7 +45,7 @@ class Wishes(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False):
-    """`homarus.plugin.json`. `entry` is `file.py:function`; `providers`, `contextEngines` and `memory` need to run inside the program."""
+    """`homarus.plugin.json`. `entry` is `file.py:function`; all but `tools` needs to run inside the program."""
 
     id: str
     entry: str
@@ -53,14 +55,14 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     tools: tuple[ToolManifest, ...] = ()
     providers: tuple[str, ...] = ()
     context_engines: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
+    channels: tuple[ChannelManifest, ...] = ()
     memory: tuple[str, ...] = ()
     wishes: Wishes = Wishes()
 
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines or self.memory)
+        return bool(self.providers or self.context_engines or self.memory or self.channels)
 
 
 class Entry(Struct, frozen=True, rename="camel"):
@@ -152,8 +154,9 @@ def _wrong(manifest: Manifest) -> str:
         return "entry: file.py:function, inside the folder"
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
-    if manifest.channels:
-        return "channels: plugins cannot bring that yet"
+    for channel in manifest.channels:
+        if not is_free(channel.id):
+            return f"channels: '{channel.id}' cannot be the name of a platform"
     return ""
 
 

@@ -24,7 +24,7 @@ class Api:
     def provider(self, name: str, factory: Any) -> None:
         raise RuntimeError("a provider must run inside the program")
 
-    context_engine = memory = provider
+    context_engine = memory = channel = provider
 
 
 def loaded(folder: str, entry: str, config: dict[str, Any]) -> Api:

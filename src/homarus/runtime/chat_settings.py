@@ -12,16 +12,42 @@ from homarus.core.routes import Route, normalize_account_id
 from homarus.delivery.place import Place
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.settings import (
+    BlockSettings,
     DeliverySettings,
+    Mode,
     StreamingSettings,
     block_settings,
     preview_blocks,
     preview_mode,
 )
-from homarus.runtime.speech import Manner, SpeechSettings
 from homarus.sessions.row import SessionEntry
 
 EYES = "👀"
+
+
+class SpeechSettings(Struct, frozen=True, rename="camel"):
+    """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
+
+    verbose_default: str = "off"
+    reasoning_default: str = "off"
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How a turn speaks in its chat, worked out before it begins."""
+
+    place: Place = Place()
+    blocks: BlockSettings = BlockSettings()
+    # Whether the answer is seen while it is written, and how.
+    preview: Mode = "off"
+    streaming: StreamingSettings = StreamingSettings()
+    verbose: str = "off"
+    reasoning: str = "off"
+    usage: str | None = None
+    # Which messages of an answer point at what they answer: `off`, `first` or `all`.
+    reply_mode: str = "off"
+    prefix: str = ""
+    # Nothing of the answer is sent by itself: the session's send policy, or a group in which the agent uses its tool.
+    muted: bool = False
 
 
 class ExecApprovals(Struct, frozen=True, rename="camel"):

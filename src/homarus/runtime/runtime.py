@@ -48,6 +48,7 @@ from homarus.tools.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from homarus.automation.scheduler import Automation
+    from homarus.channels.channel import Channel, Host, Manifest
     from homarus.runtime.switchboard import Switchboard
 
 _log = logging.getLogger(__name__)
@@ -89,13 +90,17 @@ class Runtime:
         home.toolkit.before_call(Quarantine(home.quarantined.now))
         home.toolkit.processes.tell(self._command_ended)
         self._closing = False
+        # Chat platforms that plugins bring, each with what makes an account of it.
+        self.platforms: dict[str, tuple[Manifest, Callable[[Host], Channel]]] = {}
         entries = home.config.get("plugins.entries")
         if isinstance(entries, dict) and any(
             isinstance(each, dict) and each.get("enabled") for each in entries.values()
         ):
             from homarus.plugins.host import Plugins
 
-            home.toolkit.join(Plugins(home.config, home.models.registry))
+            plugins = Plugins(home.config, home.models.registry)
+            home.toolkit.join(plugins)
+            self.platforms = plugins.channels
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
 

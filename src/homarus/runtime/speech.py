@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
-
 from homarus.agent.outcome import Outcome, Status
 from homarus.core.errors import HomarusError, StorageError
 from homarus.core.events import (
@@ -36,10 +34,10 @@ from homarus.core.routes import Route
 from homarus.core.text import single_line
 from homarus.delivery.blocks import Block, BlockStream
 from homarus.delivery.markup import Directives
-from homarus.delivery.place import Place
 from homarus.delivery.preview import Preview
-from homarus.delivery.settings import BlockSettings, Mode, StreamingSettings
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch
+from homarus.runtime.chat_settings import Manner
 from homarus.runtime.owed import PIECE, Answer, answer_in, rest_of, sent_text, shown_of
 from homarus.runtime.reply import footer
 from homarus.sessions.entry import MessageEntry
@@ -49,31 +47,6 @@ _log = logging.getLogger(__name__)
 SHUTTING_DOWN = "shutting down"
 OUTPUT_CHARS, ARGUMENT_CHARS, ERROR_CHARS = 600, 160, 600
 INTERRUPTED = "⚠️ The program was stopped while it worked on this, and could not go on. Please say it again."
-
-
-class SpeechSettings(Struct, frozen=True, rename="camel"):
-    """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
-
-    verbose_default: str = "off"
-    reasoning_default: str = "off"
-
-
-class Manner(Struct, frozen=True, kw_only=True):
-    """How a turn speaks in its chat, worked out before it begins."""
-
-    place: Place = Place()
-    blocks: BlockSettings = BlockSettings()
-    # Whether the answer is seen while it is written, and how.
-    preview: Mode = "off"
-    streaming: StreamingSettings = StreamingSettings()
-    verbose: str = "off"
-    reasoning: str = "off"
-    usage: str | None = None
-    # Which messages of an answer point at what they answer: `off`, `first` or `all`.
-    reply_mode: str = "off"
-    prefix: str = ""
-    # Nothing of the answer is sent by itself: the session's send policy, or a group in which the agent uses its tool.
-    muted: bool = False
 
 
 class Mail(Protocol):

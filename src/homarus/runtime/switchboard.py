@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from homarus.agent.open_session import OpenSession
 from homarus.channels.channel import Change, Manifest
-from homarus.channels.discovery import manifests
+from homarus.channels.discovery import load_entry, manifests
 from homarus.channels.gatekeeper import Gatekeeper
 from homarus.channels.guards import Seen, digest
 from homarus.channels.manager import ChannelManager, Opener, Status
@@ -75,19 +75,27 @@ class Switchboard:
     """The channels of one home. `join` first, `start` when everything else is up, `aclose` at the end."""
 
     def __init__(
-        self, client: LocalClient, *, known: Mapping[str, Manifest] | None = None, opener: Opener | None = None
+        self, client: LocalClient, *, known: dict[str, Manifest] | None = None, opener: Opener | None = None
     ) -> None:
-        home = client.home
-        self._client, self._home, self.known = client, home, manifests() if known is None else known
+        home, brought = client.home, client.runtime.platforms
+        self._client, self._home = client, home
+        self.known = (manifests() if known is None else known) | {name: made[0] for name, made in brought.items()}
         own, clock = home.config.paths.own_dir, home.clock
         self.pairing = PairingStore(home.config.paths.state_dir / "credentials", clock)
         self.gatekeeper = Gatekeeper(
             home.config, home.env, self.pairing, own / "channels", clock, known=self.known, activation=self._activation
         )
         self.intake = Intake(client, self, own / "channels" / "intake.jsonl")
-        given: dict[str, Any] = {"opener": opener} if opener is not None else {}
+        open_ours = opener or load_entry
         self.manager = ChannelManager(
-            home.config, home.env, own / "channels", self._take, self._changed, clock, known=self.known, **given
+            home.config,
+            home.env,
+            own / "channels",
+            self._take,
+            self._changed,
+            clock,
+            known=self.known,
+            opener=lambda manifest: brought[manifest.id][1] if manifest.id in brought else open_ours(manifest),
         )
         self.outgoing = Outgoing(own / "outgoing", home)
         self.incoming = Incoming(home, self.manager)
@@ -178,24 +186,14 @@ class Switchboard:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
         ours = self.wrote(change.channel, change.account, change.peer, change.message_id)
         identity = self.manager.identity(change.channel, change.account)
-        text = self.gatekeeper.notice(change, ours=ours, identity=identity)
-        if not text:
+        noticed = self.gatekeeper.notice(change, ours=ours, identity=identity)
+        if noticed is None:
             return
         from homarus.sessions.routing import route_for
 
-        inbound = Inbound(
-            change.message_id,
-            change.channel,
-            text,
-            sender=change.sender,
-            account=change.account,
-            peer=change.peer,
-            chat_type=change.chat_type,
-            thread=change.thread,
-        )
-        key = route_for(inbound, self._home.config).session_key
+        key = route_for(noticed, self._home.config).session_key
         ident = f"reaction:{change.channel}:{change.message_id}:{change.sender}:{change.text}:{change.kind}"
-        self._client.runtime.automation.events.add(key, text, ident=ident, taint=("reaction",))
+        self._client.runtime.automation.events.add(key, noticed.text, ident=ident, taint=("reaction",))
 
     # Out: what turns say.
 

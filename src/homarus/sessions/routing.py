@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from homarus.config.keypath import KeyPath
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
-from homarus.core.messages import Inbound
+from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import (
     DEFAULT_ACCOUNT,
     DmScope,
@@ -121,9 +121,13 @@ def routes_for(inbound: Inbound, config: Config) -> tuple[tuple[Route, ...], boo
 def _route(inbound: Inbound, agent_id: str, config: Config, binding: Binding | None) -> Route:
     settings = config.block("session", SessionSettings)
     scopes = binding.session if binding else Scopes()
+    dm_scope = settings.dm_scope
+    if config.get("session.dmScope") is None and inbound.trust is not Trust.OWNER:
+        # Who shares the main session can have its words repeated to them. Unless told otherwise, that is the owner alone.
+        dm_scope = DmScope.PER_CHANNEL_PEER
     settings = replace(
         settings,
-        dm_scope=scopes.dm_scope or settings.dm_scope,
+        dm_scope=scopes.dm_scope or dm_scope,
         group_scope=scopes.group_scope or settings.group_scope,
     )
     key = session_for(inbound, agent_id, settings)

@@ -13,6 +13,7 @@ CHECKS: tuple[Check, ...] = (
     files.check_state,
     files.check_permissions,
     home.check_config,
+    home.check_channels,
     home.check_workspaces,
     home.check_openclaw,
     home.check_plugins,

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
 from homarus.core.errors import HomarusError
@@ -39,6 +40,17 @@ def check_config(home: Home) -> list[Finding]:
             )
         ]
     return ok("config", f"{path} is valid")
+
+
+def check_channels(home: Home) -> list[Finding]:
+    """Accounts of chat platforms that are on and cannot be served."""
+    rows = [row for row in channel_rows(home.config, home.env) if row.on]
+    found = [
+        Finding("channels", Severity.WARNING, f"{row.channel}/{row.account}: {row.problem}", f"channels.{row.channel}")
+        for row in rows
+        if row.problem
+    ]
+    return found or (ok("channels", f"{len(rows)} accounts can be served") if rows else [])
 
 
 def check_workspaces(home: Home) -> list[Finding]:

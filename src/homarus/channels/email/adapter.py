@@ -205,6 +205,8 @@ class Email:
             thread = msgspec.structs.replace(thread, ids=thread.ids[: thread.ids.index(message.reply_to) + 1])
         text = piece.plain or piece.text
         letter = letters.letter_for(text, id_, (ours.name, ours.address, theirs), thread, self._clock.now())
+        if piece.text and piece.text != text:
+            letter.add_alternative(f"<!DOCTYPE html><html><body>{piece.text}</body></html>", subtype="html")
         if piece.file:
             await asyncio.to_thread(_attach, letter, Path(piece.file))
         await asyncio.to_thread(post, ours, letter, theirs)
