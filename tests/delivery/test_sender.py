@@ -11,7 +11,7 @@ from homarus.core.clock import ManualClock
 from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
 from homarus.delivery.outbox import Outbox, Settled
-from homarus.delivery.place import Piece, Place
+from homarus.delivery.place import Button, Piece, Place
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import MAX_AGE_S, PAUSES_S, Sender
@@ -250,6 +250,19 @@ async def test_an_account_that_stays_away_for_a_day_is_told(bench: Bench) -> Non
     settled = await bench.send("a", "hello")
     assert settled.outcome == "failed"
     assert bench.clock.monotonic() == pytest.approx(MAX_AGE_S)
+
+
+async def test_a_pause_passes_before_a_message_that_is_typed(bench: Bench) -> None:
+    bench.sender.submit(Outbound("a", "irc", "bob", "x"), pause=2.5)
+    await bench.sender.idle()
+    assert bench.clock.monotonic() == pytest.approx(2.5)
+    assert bench.platform.texts == ["x"]
+
+
+async def test_buttons_stand_below_the_last_piece(bench: Bench) -> None:
+    bench.place = Place(limit=40, buttons=True)
+    await bench.send("a", LONG, buttons=(("Yes", "/yes"),))
+    assert [piece.buttons for piece in bench.platform.pieces] == [(), ((Button("Yes", "/yes"),),)]
 
 
 async def test_one_conversation_is_never_flooded(bench: Bench) -> None:

@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from homarus.channels.channel import Host
+from homarus.channels.channel import Host, Identity
 from homarus.core.clock import Clock, chance
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.redact import redacted
 from homarus.core.text import single_line
 from homarus.net.client import HttpClient
 from homarus.net.errors import HttpError, Refused
@@ -183,6 +184,10 @@ class Pauses:
         await asyncio.sleep(max(least, pause * (0.9 + 0.2 * self._chance())))
 
 
+# The note of an account that has to be linked by scanning a code with a phone: `qr`, `qrDataUrl` and `terminal`.
+SCAN = "scan.json"
+
+
 class Note:
     """A small JSON file in the account's folder. One that cannot be read is as good as none."""
 
@@ -294,6 +299,39 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+def noted(host: Host, me: Identity, what: str, cure: str = "") -> None:
+    """Tell what went wrong beside a connection that is there: what goes out still does."""
+    host.troubled(what, cure=cure)
+    if me.id:
+        host.connected(me)
+
+
+def not_kept(host: Host, me: Identity, problem: Exception) -> None:
+    """Tell that a message could not be taken in, and why."""
+    what = problem.message if isinstance(problem, HomarusError) else str(problem)
+    noted(host, me, f"a message could not be kept: {what}", getattr(problem, "cure", "") or "is the disk full?")
+
+
+class LastWords:
+    """What a program of ours said last on its error output, for telling why it ended."""
+
+    def __init__(self, stream: asyncio.StreamReader | None) -> None:
+        self._held = b""
+        self._reading = asyncio.ensure_future(self._read(stream)) if stream is not None else None
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(4096):
+            self._held = (self._held + data)[-2000:]
+
+    async def end(self) -> str:
+        """Return its last line, once it has ended."""
+        if self._reading is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reading, 1)
+        lines = [line for line in self._held.decode("utf-8", "replace").splitlines() if line.strip()]
+        return single_line(redacted(lines[-1]), 200) if lines else ""
 
 
 async def exchange(

@@ -126,6 +126,7 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
+        self.sender.start()  # what an earlier process left goes out before what is found to be missing
         self._leave.append(runtime.listeners.watch(self._asked))
 
     async def start(self) -> None:
@@ -133,7 +134,6 @@ class Switchboard:
         self.outgoing.sweep()
         await self.incoming.sweep()
         self.manager.commands = {row.name: row.help for row in self._client.router.commands.values()}
-        self.sender.start()
         await self.manager.start()
         self.intake.recover()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from homarus.commands.command import split_command
 from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
@@ -62,7 +64,7 @@ def _session(call: Call, params: AgentParams) -> SessionKey:
     return info.key if info else call.gateway.key(params.session_id, params.agent_id)
 
 
-async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
+async def ask(call: Call, params: AgentParams) -> Any:
     """Accept a message; its answer is the second response, whoever else is told meanwhile."""
     gateway, ident, key = call.gateway, params.idempotency_key, _session(call, params)
     pictures = images(params.attachments)
@@ -103,7 +105,7 @@ async def _run(call: Call, run: Run, text: str, options: RunOptions) -> None:
             call.connection.answer(failure(call.id, refused))
         return
     reply = fold.reply()
-    run.result = _result(run, reply)
+    run.result = msgspec.Raw(msgspec.json.encode(_result(run, reply)))
     status = "ok" if reply.ok else "timeout" if reply.status == "timeout" else "error"
     aborted = reply.status == "aborted"
     error, reason = ("aborted", "rpc") if aborted else (reply.error, "")
