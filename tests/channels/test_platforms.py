@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import homarus.channels
 from homarus.channels.discovery import lacks, load_entry, manifests
-from homarus.channels.settings import account_of
+from homarus.channels.settings import account_of, check
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.delivery.format.dialects import DIALECTS
 
+DOCS = Path(__file__).parent.parent.parent / "docs" / "channels"
 LIBRARIES = {
     "aiogram",
     "aiohttp",
@@ -82,3 +86,39 @@ def test_whatsapp_gives_no_codes_to_strangers_unless_the_owner_wants_it(tmp_path
     assert policy("whatsapp", '{"dmPolicy": "pairing"}') == "pairing"
     assert policy("whatsapp", '{"accounts": {"default": {}}}') == "allowlist"
     assert policy("telegram", "{}") == "pairing"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_what_a_page_shows_can_be_written_as_it_stands(page: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```json5\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+        env |= dict.fromkeys(re.findall(r"\$\{(\w+)\}", block), "x")
+        (tmp_path / "openclaw.json").write_text(block)
+        config = inspect_config(resolve_paths(env), env)
+        check(config)
+        assert config.unusable is None
+        assert [str(problem) for problem in config.problems if "no effect" in problem.message] == []
+        assert [str(problem) for problem in config.problems if problem.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "irc.connection:IrcSettings",
+        "matrix.session:MatrixSettings",
+        "email.servers:EmailSettings",
+        "xmpp.session:XmppSettings",
+    ],
+)
+def test_a_manifest_and_the_type_of_its_block_name_the_same_keys(place: str) -> None:
+    name = place.partition(".")[0]
+    for library in manifests()[name].needs:
+        pytest.importorskip(library, reason=f"needs homarus[{name}]")
+    module, _, kind = place.partition(":")
+    block = getattr(importlib.import_module(f"homarus.channels.{module}"), kind)
+    read = {field.encode_name for field in msgspec.structs.fields(block)}
+    assert read - {"mediaMaxMb"} == set(manifests()[name].settings) - {"mediaMaxMb"}
+    needed = {field.encode_name for field in msgspec.structs.fields(block) if field.required}
+    assert needed == {key for key, setting in manifests()[name].settings.items() if setting.required}

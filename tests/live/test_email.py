@@ -79,7 +79,7 @@ async def test_a_letter_is_shown_with_its_markup_and_read_without(tmp_path: Path
     async with EmailRig(tmp_path) as rig:
         email = Email(host := RecordingHost(tmp_path / "account", rig.settings()), SystemClock())
         async with running(email):
-            await until(lambda: host.identities)
+            await until(lambda: host.up)
             [piece] = render("**Größe**\n\n- a < b", Place(dialect="email"))
             await email.send(to("ada@test.example"), piece, "key")
             [letter] = rig.letters("ada")
