@@ -42,7 +42,8 @@ def test_the_log_form_leaves_the_context_behind():
         ("command:newer", "nothing ever emits 'command:newer'"),
         ("", "nothing ever emits ''"),
         ("gateway:pre-restart", "'gateway:pre-restart' belongs to the gateway, and nothing emits it without that"),
-        ("message", "'message' belongs to the channels, and nothing emits it without that"),
+        ("message", ""),
+        ("message:transcribed", "'message:transcribed' belongs to the channels, and nothing emits it without that"),
     ],
 )
 def test_a_name_that_nobody_emits_is_found(name, why):
