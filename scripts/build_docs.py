@@ -154,7 +154,7 @@ def build(root: Path, out: Path) -> list[str]:
     out.mkdir()
     (out / "style.css").write_text(STYLE.lstrip(), encoding="utf-8")
     names = {page.path: _site_name(page.path, root) for page in found}
-    for picture in sorted((root / "docs" / "pictures").glob("*.svg")):
+    for picture in sorted(path for path in (root / "docs" / "pictures").glob("*") if path.suffix in {".svg", ".png"}):
         (out / "pictures").mkdir(exist_ok=True)
         shutil.copyfile(picture, out / "pictures" / picture.name)
         names[picture] = f"pictures/{picture.name}"

@@ -65,7 +65,7 @@ def test_a_key_in_the_environment_is_found(tmp_path: Path) -> None:
         assert NOTEBOOK in [choice.ref for choice in choices]
         # Who has no key sees who sells one, at which price.
         sold = {choice.ref.partition("/")[0]: choice.why for choice in choices if "asked for next" in choice.why}
-        assert ("anthropic" in sold) == (not variables) and "for a million tokens" in sold["openai"]
+        assert ("anthropic" in sold) == (not variables) and "per million tokens" in sold["openai"]
 
 
 def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:
@@ -190,10 +190,17 @@ def test_without_a_key_it_says_so_and_a_pipe_brings_one(shop: Path) -> None:
 def test_configure_asks_for_each_thing_and_enter_keeps_it(tmp_path: Path) -> None:
     homarus(tmp_path, "setup")
     before = (tmp_path / ".openclaw" / "openclaw.json").read_bytes()
-    says = {"files live?": b"\r", "as provider/model": b"\r", "replace?": b"\r", "commands run?": b"\r"}
-    code, text = at_a_terminal(tmp_path, "configure", says=says)
+    says = {"files live?": b"\r", "as provider/model": b"\r", "replace?": b"\r"}
+    code, text = at_a_terminal(
+        tmp_path, "configure", says=says | {"platform do you want": b"\r", "commands run?": b"\r"}
+    )
     assert code == 0, text
     assert "Channels: none is configured" in text
+    code, text = at_a_terminal(
+        tmp_path, "configure", "channels", says={"platform do you want": b"telegram\r", "botToken": b"12:ab\r"}
+    )
+    assert code == 0, text
+    assert "12:ab" not in text and "12:ab" in (tmp_path / ".openclaw" / "openclaw.json").read_text()
     code, text = at_a_terminal(tmp_path, "configure", "sandbox", says={"commands run?": b"off\r"})
     assert code == 0 and 'mode: "off"' in (tmp_path / ".openclaw" / "openclaw.json").read_text(), text
     assert b"auto" in before or 'primary: "auto"' in (tmp_path / ".openclaw" / "openclaw.json").read_text()

@@ -109,6 +109,15 @@ def test_one_sentence(text: str, kind: Kind, about: str):
     assert read_message(text) == (Intent(kind, about),)
 
 
+def test_a_file_that_came_along_is_kept_whole_or_left_alone():
+    file = '<file name="standard input">\nthe boiler\nwas serviced\n</file>'
+    block = Intent(Kind.PASTE, "standard input:\nthe boiler\nwas serviced")
+    assert read_message(file) == read_message(f"remember this\n\n{file}") == (block,)
+    assert read_message(f"Ann sent it.\n\n{file}") == (Intent(Kind.KEEP, "Ann sent it."), block)
+    for order in ("summarise", "look this up", "what does it say about the boiler?"):
+        assert read_message(f"{order}\n\n{file}") == (Intent(Kind.BEYOND, order),)
+
+
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [

@@ -83,3 +83,22 @@ async def test_who_writes_once_from_afar_does_not_move_the_route(tmp_path: Path)
         await chat.says("hello", sender="9")
         await chat.sees(2)
     assert home.row()["lastTo"] == "7"
+
+
+async def test_hooks_hear_of_what_comes_and_goes(tmp_path: Path) -> None:
+    folder = tmp_path / ".openclaw" / "hooks" / "ear"
+    folder.mkdir(parents=True)
+    events = '{"openclaw": {"events": ["message:received", "message:sent"]}}'
+    (folder / "HOOK.md").write_text(f"---\nname: ear\ndescription: listens\nmetadata: {events}\n---\n")
+    (folder / "handler.py").write_text(
+        "from pathlib import Path\n\n\nasync def handle(event):\n"
+        f"    with Path({str(tmp_path / 'heard')!r}).open('a') as file:\n"
+        "        file.write(f\"{event.key} {event.context['content']}\\n\")\n"
+    )
+    hooks = {"hooks": {"internal": {"enabled": True, "entries": {"ear": {"enabled": True}}}}}
+    home, chat = house(tmp_path, "hi there", **hooks), Platform()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("hello")
+        heard = tmp_path / "heard"
+        await until(lambda: heard.exists() and len(heard.read_text().splitlines()) == 2, 20)
+    assert set(heard.read_text().splitlines()) == {"message:received hello", "message:sent hi there"}

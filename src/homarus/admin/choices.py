@@ -38,7 +38,7 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     found: dict[str, str] = {current: "set now"} if current else {}
     try:
         picked = await models.auto(agent)
-        found.setdefault(AUTO, f"takes the best there is, now {picked.ref.key}: {picked.why}")
+        found.setdefault(AUTO, f"the best there is, now {picked.ref.key}: {picked.why}")
         for provider in models.catalog.providers():
             known = models.catalog.provider(provider)
             keys = [*models.bare_keys(provider), *models.store(agent).credentials(provider)]
@@ -58,9 +58,7 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     found.pop(NOTEBOOK, None)
     offered = [Choice(ref, _joined(why, prices[ref])) for ref, why in found.items()][: MAX_CHOICES - 1]
     offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
-    asked = [
-        Choice(ref, _joined("with a key, which is asked for next", prices[ref])) for ref in sold if ref not in found
-    ]
+    asked = [Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found]
     return [*offered, *asked]
 
 
@@ -88,8 +86,8 @@ def price_class(models: Models, text: str) -> str:
     price = models.info(ref).price if ref else None
     if price is None or not (price.input or price.output):
         return ""
-    word = "cheap" if price.output <= _CHEAP else "dear" if price.output > _DEAR else "in between"
-    return f"{word}: ${price.input:g} in, ${price.output:g} out for a million tokens"
+    word = "cheap" if price.output <= _CHEAP else "dear" if price.output > _DEAR else "mid-priced"
+    return f"{word}: ${price.input:g} in, ${price.output:g} out per million tokens"
 
 
 def _joined(*parts: str) -> str:

@@ -13,6 +13,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
+from homarus.cli.output import speak
 from homarus.config.known import NO_EFFECT
 from homarus.config.write import Operation
 from homarus.workspace.agents import describe, resolve_workspace
@@ -224,5 +225,6 @@ def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any
 def _ask(app: App, question: str, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here; add --yes")
+    speak(for_good=True)
     if not click.confirm(f"{question}?", default=False):
         raise click.Abort

@@ -95,6 +95,7 @@ def _failure(problem: Exception) -> int:
 
 def say(line: str) -> None:
     """Print one line to standard error, whatever it holds."""
-    from homarus.cli.output import problem_line
+    from homarus.cli.output import problem_line, speak
 
+    speak()
     print(problem_line(line), file=sys.stderr)

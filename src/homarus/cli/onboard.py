@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ import click
 
 from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
 from homarus.admin.setup import set_up
+from homarus.channels.discovery import manifests, named
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
@@ -178,12 +181,21 @@ def _keys(app: App) -> None:
 
 
 def _channels(app: App) -> None:
+    from homarus.cli.channels import add
+
     there = load_config(app.paths, app.env).get("channels")
     names = ", ".join(there) if isinstance(there, dict) and there else "none is configured"
     app.out.line(f"Channels: {names}.")
-    app.out.line(
-        "'homarus channels add NAME' asks for what a platform needs, 'homarus channels list' shows which there are."
-    )
+    known = manifests()
+    name = _ask(f"Which platform do you want to add? {', '.join(known)} (Enter: none)")
+    if not name:
+        return
+    if (manifest := named(name)) is None:
+        raise Unknown(f"there is no platform '{name}'", cure=f"one of {', '.join(known)}")
+    secret = next((key for key, each in manifest.settings.items() if each.secret), "")
+    asked = bool(secret) and not manifest.settings[secret].required  # what is required is asked for there
+    token = _ask(f"{manifest.label}: {secret} (not shown; Enter: later)", hidden=True) if asked else ""
+    click.get_current_context().invoke(add, channel=manifest.id, token=token or None)
 
 
 def _sandbox(app: App) -> None:
@@ -311,8 +323,13 @@ def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
 def _pick(app: App, choices: list[Choice]) -> str:
     out = app.out
     out.line("Which model should answer?\n")
+    columns = max(40, shutil.get_terminal_size().columns - 1)
     for number, choice in enumerate(choices, 1):
-        out.line(f"  {number}  {out.style(choice.ref, 'cyan')}  {out.style(choice.why, 'dim')}")
+        lead = f"  {number}  {choice.ref}  "
+        first, *more = textwrap.wrap(lead + choice.why, columns, subsequent_indent=" " * 5, break_on_hyphens=False)
+        out.line(f"  {number}  {out.style(choice.ref, 'cyan')}{out.style(first[len(lead) - 2 :], 'dim')}")
+        for line in more:
+            out.line(out.style(line, "dim"))
     out.line(f"\n  {out.style('or write another one by its name or as provider/model', 'dim')}")
     while True:
         answer = _ask("", "1")

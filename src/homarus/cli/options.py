@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
 from homarus.cli.app import App
 
 F = TypeVar("F", bound=Callable[..., Any])
-pass_app = click.make_pass_decorator(App)
+# Commands that speak for themselves: a conversation, questions, a show, a protocol, an editor, what has no end.
+TALKING = frozenset({
+    ("chat",), ("agent",), ("demo",), ("onboard",), ("configure",), ("completion",), ("acp",), ("mcp", "serve"), ("config", "edit"),
+    ("gateway", "run"), ("sessions", "resume"), ("sessions", "tail"), ("logs",),
+})  # fmt: skip
+
+
+def pass_app(function: F) -> F:
+    """Give a command the invocation it runs in, first; at a terminal it is never silent for long."""
+
+    @wraps(function)
+    def called(ctx: click.Context, *args: Any, **kwargs: Any) -> Any:
+        app = ctx.find_object(App)
+        words = tuple(ctx.command_path.split()[1:])
+        if app is None or words in TALKING:
+            return ctx.invoke(function, app, *args, **kwargs)
+        with app.out.waiting(" ".join(words)):
+            return ctx.invoke(function, app, *args, **kwargs)
+
+    return cast("F", click.pass_context(called))
 
 
 def json_option(function: F) -> F:

@@ -68,6 +68,7 @@ class Output:
         return escaped_json(text)
 
     def _put(self, text: str, end: str = "\n") -> None:
+        speak()
         try:
             print(text, file=self.out, end=end)
         except BrokenPipeError:
@@ -104,14 +105,16 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
+        speak()
         print(f"warning: {printable(text)}", file=self.err)
 
     def waiting(self, what: str) -> Waiting:
-        """Return a context in which a person is not left without a word: see `Waiting`."""
+        """Return a context in which a person is not left without a word, and in which the word is this one."""
         return Waiting(self.err, what)
 
     def problem(self, text: str) -> None:
         """Say on standard error what went wrong."""
+        speak()
         print(problem_line(text), file=self.err)
 
     def json(self, value: Any) -> None:
@@ -235,6 +238,7 @@ class Bar:
         if not self._live or now - self._last < PAUSE:
             return
         self._last = now
+        speak(for_good=True)
         filled = WIDTH * done // max(1, total)
         bar = "#" * filled + "-" * (WIDTH - filled)
         self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}")
@@ -255,29 +259,57 @@ class Bar:
 QUIET_SECONDS = 1.0
 
 
+_waiting: list[Waiting] = []  # the outermost first: the command as a whole
+
+
 class Waiting:
-    """Says on a terminal what a command is doing once it has been silent for a second, and takes it back afterwards."""
+    """Says on a terminal what a command is doing whenever it has been silent for a second, and takes it back afterwards."""
 
     def __init__(self, stream: TextIO, what: str, after: float = QUIET_SECONDS) -> None:
-        self._stream = stream
-        self._said = threading.Event()
-        self._timer = threading.Timer(after, self._say, (what,)) if stream.isatty() else None
+        self._stream, self._what, self._after = stream, what, after
+        self._lock, self._stirred, self._over = threading.Lock(), threading.Event(), threading.Event()
+        self._shown = False
+        self._thread = threading.Thread(target=self._watch, daemon=True) if stream.isatty() else None
 
-    def _say(self, what: str) -> None:
-        self._said.set()
-        self._stream.write(f"\r\x1b[K{what} ...")
-        self._stream.flush()
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            if self._stirred.wait(self._after):
+                self._stirred.clear()
+                continue
+            with self._lock:
+                # Only the innermost speaks: it knows best what is being done.
+                if self._over.is_set() or self._shown or self._stirred.is_set() or _waiting[-1:] != [self]:
+                    continue
+                self._shown = True
+                self._stream.write(f"\r\x1b[K{self._what} ...")
+                self._stream.flush()
+
+    def stir(self, *, over: bool = False) -> None:
+        """Take the line back before something else is printed; silence is counted from here on again."""
+        with self._lock:
+            if over:
+                self._over.set()
+            if self._shown:
+                self._shown = False
+                self._stream.write("\r\x1b[K")
+                self._stream.flush()
+            self._stirred.set()
 
     def __enter__(self) -> Self:
-        if self._timer:
-            self._timer.daemon = True
-            self._timer.start()
+        speak()
+        _waiting.append(self)
+        if self._thread:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._timer:
-            self._timer.cancel()
-            self._timer.join()
-            if self._said.is_set():
-                self._stream.write("\r\x1b[K")
-                self._stream.flush()
+        self.stir(over=True)
+        _waiting.remove(self)
+        if self._thread:
+            self._thread.join()
+
+
+def speak(*, for_good: bool = False) -> None:
+    """Make room for what is printed next: with `for_good` the command speaks for itself from here on, as in a question."""
+    for waiting in _waiting:
+        waiting.stir(over=for_good)

@@ -27,7 +27,7 @@ from homarus.config.view import Config
 from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
-from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
+from homarus.core.routes import AT_HOME, Route, SessionKey, main_session, normalize_account_id
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
@@ -283,6 +283,10 @@ class Switchboard:
         if settled.outcome in {"failed", "partial", "unknown"}:
             where = f"{message.channel}:{single_line(message.to, 80)}"
             _log.warning("a message to %s ended as %s: %s", where, settled.outcome, settled.reason)
+        if self._home.tell.anybody("message:sent"):
+            about: dict[str, Any] = {"channelId": message.channel, "accountId": message.account, "to": message.to}
+            about |= {"content": message.text, "success": settled.outcome == "sent", "error": settled.reason}
+            self._do(self._home.tell("message:sent", main_session(self._home.config.default_agent.id), about))
 
     # Out: what others say.
 

@@ -165,7 +165,7 @@ _REMIND = late(
 _BEYOND = late(
     _PLEASE
     + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|browse|run|execute|install"
-    r"|look (?:at|into|through|over)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
+    r"|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
     r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|pretend|act as|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
     r"|übersetze?|fasse?|erkläre?|berechne?|rechne|schreib(?:e)?|erstell(?:e)?|generiere?|schick(?:e)?|sende?|bestell(?:e)?|buche?|spiel(?:e)?|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane?|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b(?!\s*[:=]|\s+(?:is|are|was|ist|sind|war|date|time|day)\b|\w*'s\b|-)\s+\S.*"
     rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"
@@ -201,11 +201,20 @@ _ABOUT = (
 )
 # Said beside something else, these need no answer of their own.
 _MANNERS = frozenset({Kind.GREET, Kind.THANK, Kind.PART, Kind.NOD})
+_FILE = late(r'<file name="([^"\n]*)">\n?(.*?)</file>', re.DOTALL)
+_THIS = late(r"(?:please )?(?:(?:remember|keep|note|save|store|merk dir|notiere?|behalte?) )?(?:this|that|it|these|the file|das|dies|die datei)[.!:]*", _I)  # fmt: skip
 _MARK = late(r"\A\s*(?:[-*+•–]|\d{1,2}[.)])\s+(?=\D)")
 
 
 def read_message(text: str) -> tuple[Intent, ...]:
-    """Return what a message asks for, in its order. A line is one note; a long message is one block."""
+    """Return what a message asks for, in its order. A line is one note; a long message is one block, and so is a file."""
+    if files := _FILE.findall(text):
+        words = _FILE.sub("", text).strip()
+        said = read_message(words) if words else ()
+        if any(intent.kind not in {Kind.KEEP, Kind.TODO} for intent in said):
+            return (Intent(Kind.BEYOND, words),)  # work on what came along
+        told = tuple(intent for intent in said if not _THIS.fullmatch(intent.text))
+        return (*told, *(Intent(Kind.PASTE, f"{name}:\n{body.strip()}") for name, body in files))
     text = text.strip()
     if not text:
         return (Intent(Kind.HELP),)
@@ -276,7 +285,8 @@ def read_sentence(text: str) -> Intent:
         if (found := pattern.fullmatch(text)) and (not asked or kind in {Kind.LIST, Kind.READ, Kind.ASK}):
             about = next((group for group in found.groups() if group), "").strip()
             return Intent(kind, about.rstrip("?") if kind is Kind.ASK else about or ".")
-    if not asked and _BEYOND.fullmatch(text):
+    # "summarise", alone, is an order without its object.
+    if not asked and (_BEYOND.fullmatch(text) or _BEYOND.fullmatch(f"{text.rstrip('.!')} it")):
         return Intent(Kind.BEYOND, text)
     if asked or _QUESTION.fullmatch(text):
         return Intent(Kind.ASK, text)
