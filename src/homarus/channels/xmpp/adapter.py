@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -31,13 +31,19 @@ from homarus.delivery.place import Piece
 from homarus.net.egress import Egress, Limits
 
 REMEMBERED, WAITING, ARCHIVE = 1000, 1000, 1000
+MARGIN = timedelta(minutes=10)
 
 
 class State(msgspec.Struct):
-    """`state.json`: when something was last taken in, for the archive and for each room."""
+    """`state.json`: since when we are here, and when something was last taken in, from the archive and from each room."""
 
+    first: datetime | None = None
     seen: datetime | None = None
     rooms: dict[str, datetime] = {}
+
+    def since(self, seen: datetime) -> datetime:
+        """Return from when on to ask again. Servers count in seconds, by clocks of their own; ids tell what is known."""
+        return max(seen - MARGIN, self.first or seen)
 
 
 def make(host: Host) -> Channel:
@@ -90,13 +96,14 @@ class Xmpp:
         try:
             await session.open()
             client.send_presence()
+            # Before anything is handed over: an answer to it may be there at once.
+            self._client = client
+            self._host.connected(Identity(self._me.bare, self._nick, self._me.bare))
             await self._catch_up(client)
             try:
                 await client.plugin["xep_0280"].enable(timeout=int(ANSWER_SECONDS))
             except (IqError, IqTimeout):
                 pass  # then what goes to another client of this account stays there
-            self._client = client
-            self._host.connected(Identity(self._me.bare, self._nick, self._me.bare))
             joining = [asyncio.create_task(self._join(client, room, words)) for room, words in self._rooms.items()]
             raise ChannelError(f"the connection ended: {single_line(await session.ended)}")
         except (XMPPError, NotConnectedError) as problem:
@@ -118,8 +125,8 @@ class Xmpp:
         pause = 5.0
         while True:
             if room not in self._joined:
-                since = self._state.rooms.get(room)
-                history: dict[str, Any] = {"since": since} if since else {"maxstanzas": 0}
+                seen = self._state.rooms.get(room)
+                history: dict[str, Any] = {"since": self._state.since(seen)} if seen else {"maxstanzas": 0}
                 try:
                     await client.plugin["xep_0045"].join_muc_wait(
                         slixmpp.JID(room),
@@ -150,10 +157,11 @@ class Xmpp:
     async def _catch_up(self, client: Any) -> None:
         """Take in what came while we were away, from the server's archive where it has one."""
         if self._state.seen is None:
-            self._state.seen = self._clock.now()
+            self._state.first = self._state.seen = self._clock.now().replace(microsecond=0)
             return
+        since = self._state.since(self._state.seen)
         try:
-            async for result in client.plugin["xep_0313"].iterate(start=self._state.seen, total=ARCHIVE):
+            async for result in client.plugin["xep_0313"].iterate(start=since, total=ARCHIVE):
                 found = result["mam_result"]
                 forwarded = found["forwarded"]
                 said = stanzas.read(forwarded["stanza"].xml)
