@@ -58,9 +58,7 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     found.pop(NOTEBOOK, None)
     offered = [Choice(ref, _joined(why, prices[ref])) for ref, why in found.items()][: MAX_CHOICES - 1]
     offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
-    asked = [
-        Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found
-    ]
+    asked = [Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found]
     return [*offered, *asked]
 
 
