@@ -64,7 +64,7 @@ class Client:
 class Served:
     """The gateway in a process of its own."""
 
-    def __init__(self, ctx: Ctx, name: str, model: int) -> None:
+    def __init__(self, ctx: Ctx, name: str, model: int, scopes: tuple[str, ...] = ()) -> None:
         self.folder = ctx.folder(name)
         (self.folder / ".openclaw").mkdir()
         provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
@@ -72,7 +72,7 @@ class Served:
         document = {
             "agents": {"defaults": {"model": "mock/m"}},
             "models": {"providers": {"mock": {**provider, "models": models}}},
-            "gateway": {"auth": {"token": TOKEN}},
+            "gateway": {"auth": {"token": TOKEN, **({"secretScopes": list(scopes)} if scopes else {})}},
         }
         (self.folder / ".openclaw/openclaw.json").write_text(json.dumps(document))
         self._line = [*ctx.homarus(), "gateway", "run", "--port", "0"]

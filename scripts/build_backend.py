@@ -39,7 +39,8 @@ class Builder(WheelBuilder):
     def copy_module(self) -> None:
         """Add the package, then its documentation."""
         super().copy_module()
-        for page in sorted(path for path in DOCS.rglob("*") if path.is_file()):
+        # Photographs of screens are for people who look at the repository.
+        for page in sorted(path for path in DOCS.rglob("*") if path.is_file() and path.suffix != ".png"):
             self._add_file(page, Path("homarus") / "docs" / page.relative_to(DOCS))
 
 

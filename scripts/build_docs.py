@@ -46,7 +46,7 @@ def markdown() -> MarkdownIt:
 def pages(root: Path = ROOT) -> list[Path]:
     """Return every page in the order of the navigation."""
     front = [root / name for name in FRONT if (root / name).exists()]
-    return [*front, *sorted((root / "docs").glob("*.md"))]
+    return [*front, *sorted((root / "docs").glob("*.md")), *sorted((root / "docs" / "channels").glob("*.md"))]
 
 
 class Page:
@@ -109,7 +109,10 @@ def broken_links(found: list[Page]) -> list[str]:
 
 
 def _site_name(path: Path, root: Path) -> str:
-    return "index.html" if path == root / "README.md" else path.stem.lower() + ".html"
+    if path == root / "README.md":
+        return "index.html"
+    folder = "" if path.parent in {root, root / "docs"} else f"{path.parent.name}-"
+    return f"{folder}{path.stem.lower()}.html"
 
 
 def _rewrite(page: Page, names: dict[Path, str], root: Path) -> None:
@@ -125,7 +128,8 @@ def _rewrite(page: Page, names: dict[Path, str], root: Path) -> None:
 def _navigation(found: list[Page], names: dict[Path, str], here: Page) -> str:
     groups = (
         ("Start", [p for p in found if p.path.name in FRONT]),
-        ("Pages", [p for p in found if p.path.name not in FRONT]),
+        ("Pages", [p for p in found if p.path.name not in FRONT and p.path.parent.name != "channels"]),
+        ("Channels", [p for p in found if p.path.parent.name == "channels"]),
     )
     parts = []
     for heading, members in groups:
@@ -150,7 +154,7 @@ def build(root: Path, out: Path) -> list[str]:
     out.mkdir()
     (out / "style.css").write_text(STYLE.lstrip(), encoding="utf-8")
     names = {page.path: _site_name(page.path, root) for page in found}
-    for picture in sorted((root / "docs" / "pictures").glob("*.svg")):
+    for picture in sorted(path for path in (root / "docs" / "pictures").glob("*") if path.suffix in {".svg", ".png"}):
         (out / "pictures").mkdir(exist_ok=True)
         shutil.copyfile(picture, out / "pictures" / picture.name)
         names[picture] = f"pictures/{picture.name}"

@@ -4,7 +4,7 @@
 set -euo pipefail
 wanted=(bwrap:bubblewrap rg:ripgrep tmux:tmux)
 if [ "${1:-}" = servers ]; then
-  wanted+=(ngircd:ngircd prosody:prosody dovecot:dovecot-imapd)
+  wanted+=(ngircd:ngircd inspircd:inspircd atheme-services:atheme-services prosody:prosody dovecot:dovecot-imapd)
   # A homeserver wants other versions of our libraries, so it has an environment of its own.
   place="${HOMARUS_SYNAPSE_VENV:-$HOME/.cache/homarus-tests/synapse}"
   if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c "import synapse" 2>/dev/null; then

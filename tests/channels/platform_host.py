@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.channels.channel import Change, Channel, Identity
-from homarus.core.errors import StorageError
+from homarus.core.errors import ChannelError, StorageError
 from homarus.core.messages import Inbound, Outbound
 from homarus.delivery.place import Piece
 
@@ -41,12 +41,20 @@ class RecordingHost:
     def troubled(self, what: str, *, cure: str = "") -> None:
         self.troubles.append(f"{what} ({cure})" if cure else what)
 
+    @property
+    def texts(self) -> list[str]:
+        return [one.text for one in self.received]
 
-async def until(holds: Callable[[], Any], what: str = "") -> None:
-    """Wait for something that must come about; the limit is for a test that hangs, not a measure."""
-    for _ in range(500):
-        if holds():
-            return
+    @property
+    def kinds(self) -> list[str]:
+        return [change.kind for change in self.changes]
+
+
+async def until(holds: Callable[[], Any], what: str = "") -> Any:
+    """Wait for something that must come about, and return it; the limit is for a test that hangs, not a measure."""
+    for _ in range(3000):
+        if found := holds():
+            return found
         await asyncio.sleep(0.01)
     raise AssertionError(what or "it never came about")
 
@@ -58,7 +66,7 @@ async def running(channel: Channel) -> AsyncIterator[asyncio.Task[None]]:
         yield task
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
+        with contextlib.suppress(asyncio.CancelledError, ChannelError):
             await task
 
 

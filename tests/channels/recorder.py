@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 from homarus.channels.channel import Change, Channel, Identity
 from homarus.core.errors import StorageError
-from homarus.core.messages import Inbound
+from homarus.core.messages import Inbound, Outbound
+from homarus.delivery.place import Piece
 
 
 class Recorder:
@@ -54,6 +56,25 @@ async def until(check: Callable[[], Any], what: str = "", *, seconds: float = 30
         while not (found := check()):
             await asyncio.sleep(0.01)
     return found
+
+
+@contextlib.asynccontextmanager
+async def running(channel: Channel) -> AsyncIterator[asyncio.Task[None]]:
+    """An adapter at work, however it ends."""
+    task = asyncio.create_task(channel.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def outbound(to: str, channel: str, **more: Any) -> Outbound:
+    return Outbound(id="out-1", channel=channel, to=to, text="", **more)
+
+
+def words(text: str) -> Piece:
+    return Piece(text=text, plain=text)
 
 
 class Running:

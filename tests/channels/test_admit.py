@@ -294,6 +294,26 @@ def test_an_adapter_cannot_claim_trust():
     assert judged(says(sender="u-eve", trust=Trust.OWNER), ADA).trust is Trust.EXTERNAL
 
 
+@pytest.mark.parametrize(
+    ("settings", "approved", "owners", "apart"),
+    [
+        ({"allow_from": ("u-ada",)}, (), None, False),
+        ({}, ("u-ada",), None, False),
+        ({"allow_from": ("u-ada",)}, ("u-ada",), [], False),
+        ({"allow_from": ("u-ada",)}, ("u-bob",), None, True),
+        ({"allow_from": ("u-ada", "u-bob")}, (), None, True),
+        ({"allow_from": ("u-ada",)}, (), ["u-boss"], True),
+        ({"allow_from": ("u-ada", "u-bob")}, (), ["u-ada"], False),
+        (OPEN, (), None, True),
+        ({"dm_policy": "open", "allow_from": ("*", "u-ada")}, (), None, True),
+    ],
+)
+def test_whoever_is_not_the_owner_is_apart_as_soon_as_there_are_two(settings, approved, owners, apart):
+    decision = judged(says(facts={"apart": False, "tools": ["exec"]}), settings, approved, owners=owners)
+    assert decision.admitted
+    assert decision.inbound.facts == ({"apart": True} if apart else None)
+
+
 def test_an_owner_is_not_let_in_by_being_one():
     assert judged(says(sender="u-boss"), ADA, owners=["u-boss"]).outcome == "refused"
 

@@ -127,21 +127,21 @@ def test_the_history_is_bounded_and_can_be_off(door):
 
 def test_a_history_is_kept_when_its_message_could_not_be_handed_on(door):
     gate = door(ROOM)
-    gate.judge(in_group("before"))
+    gate.judge(in_group("earlier words"))
     with pytest.raises(OSError), gate.keeper.passing(in_group("now", mentioned=True)):
         raise OSError
-    assert "before" in gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
+    assert "earlier words" in gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
 
 
 def test_what_is_said_while_a_message_is_handed_on_is_told_with_the_next(door):
     gate = door(ROOM)
-    gate.judge(in_group("before"))
+    gate.judge(in_group("earlier"))
     with gate.keeper.passing(in_group("now", mentioned=True)) as decision:
         gate.judge(in_group("meanwhile", sender="u-bob"))
     assert "meanwhile" not in decision.inbound.facts["context"]
     context = gate.judge(in_group("then", mentioned=True)).inbound.facts["context"]
     assert "meanwhile" in context
-    assert "before" not in context
+    assert "earlier" not in context
 
 
 def test_history_shows_only_people_on_a_list_where_the_settings_say_so(door):

@@ -121,6 +121,7 @@ async def test_accounts_start_side_by_side_and_say_who_they_are(site):
         await manager.channel("fake", "One").send(Outbound("o", "fake", "u-ada", "hi"), Piece("hi", "hi"), "k")
         assert site.status("one").last_outbound_at > 0
     assert not site.status("one").running
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("channel")] == []
 
 
 async def test_an_account_speaks_for_itself_alone(site):

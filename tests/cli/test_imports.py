@@ -22,10 +22,10 @@ AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
 # The server, what its HTTP stands on, two that starlette and uvicorn take where they are there, and the HTTP client, which
-# the gateway loads before anybody waits for it.
+# the gateway loads before anybody waits for it and which takes HTTP/2 along where that is installed.
 SERVER = frozenset(
     {"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "sniffio", "python_multipart", "watchfiles"}
-) | {"httpcore2", "socksio", "truststore"}
+) | {"httpcore2", "socksio", "truststore", "h2", "hpack", "hyperframe"}
 # The library that speaks to MCP servers, and what it brings along.
 MCP = frozenset(
     {
@@ -54,6 +54,7 @@ ROWS = [
     Row("agent -m 'What is the gate code?'", VECTORS),
     Row("chat --plain", text="status\n"),
     Row("demo", VECTORS | SERVER),
+    Row("dashboard --no-open", SERVER, code=1),
     Row("config file"),
     Row("config get"),
     Row("config set session.reset.mode daily"),

@@ -227,6 +227,7 @@ def test_a_limit_that_nobody_knows_is_no_limit_and_stops_the_program(home) -> No
         "{ tools: { exec: { node: 'x', host: 'gateway' } } }",
         "{ mine: { deny: 1 }, agents: { defaults: { mine: 1 } } }",
         '{ modles: {}, agents: { default: { model: "a/b" } } }',
+        '{ channels: { irc: { host: "h", nick: "n", channels: ["#room"] } } }',
     ],
 )
 def test_what_is_known_or_nobodys_or_restricts_nothing_does_not_stop_it(home, text: str) -> None:

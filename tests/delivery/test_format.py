@@ -1,7 +1,10 @@
 """Markdown in every platform's dialect: nothing is lost, nothing is too long, and no markup breaks."""
 
 import html as html_text
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -101,6 +104,28 @@ def test_code_is_closed_and_opened_again_in_every_message(lines: list[str], dial
         assert text.count("```") == 2
         assert text.startswith("```")
         assert text.endswith("\n```")
+
+
+LITERAL = st.lists(
+    st.sampled_from(
+        ["word ", "a", "\\*", "\\_", "\\`", "\\#", "\\>", "\\+", "1\\. ", "\\~", "\\|", "\\\\", "*b* ", "**c** ", "`d` ", "~~e~~ ", "_f_ ", " ", "\n", "\n\n",
+         "- x\n", "> y\n", "snake_case ", "2*3 ", "a_b_c ", "\\# ", "\\- ", "\\> ", "x\\*y\\*z ", "\\*\\*no\\*\\* "]
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+@given(LITERAL)
+@example(["1\\. ", "word"])
+@example(["*b*", "_f_"])
+@example(["2*3 ", "*b*", "**c**"])
+@example(["\\~", "~~e~~"])
+@example(["word ", "\\*", "*b*"])
+def test_what_is_written_for_discord_is_read_back_as_the_same_words(parts: list[str]) -> None:
+    markdown = "".join(parts)
+    for written, words in zip(texts(markdown, "discord", limit=10**6), texts(markdown, limit=10**6), strict=True):
+        [read] = texts(written, limit=10**6)
+        assert squeezed(read.replace("\u200b", "")) == squeezed(words)
 
 
 def test_a_link_goes_to_the_next_message_whole() -> None:
@@ -204,6 +229,24 @@ def test_labels_cannot_break_out_of_their_link() -> None:
     assert texts('[x](https://e.org/"onclick=)', "matrix-html") == ['<p><a href="https://e.org/%22onclick=">x</a></p>']
 
 
+def test_pictures_and_bare_addresses_are_links() -> None:
+    assert texts("![a chart](https://e.org/c.png) ![](https://e.org/d.png)") == [
+        "a chart (https://e.org/c.png) https://e.org/d.png"
+    ]
+    assert texts("<https://e.org/a_b> <me@e.org> [](https://e.org)", "discord") == [
+        "https://e.org/a_b me@e.org https://e.org"
+    ]
+    assert texts("[mail me](mailto:me@e.org)") == ["mail me (me@e.org)"]
+    assert texts("[![alt](https://e.org/i.png)](https://e.org)", "slack-mrkdwn") == ["<https://e.org|alt>"]
+    assert texts("(see https://e.org/a_(b)).", "discord") == ["(see https://e.org/a_(b))."]
+    assert texts("[notes](notes.md) and [](notes.md)", "telegram-html") == ["notes (notes.md) and notes.md"]
+
+
+def test_what_folds_open_elsewhere_is_shown_open() -> None:
+    assert texts("<details><summary>More</summary>\n\nInside.\n\n</details>", "whatsapp") == ["*More*\n\nInside."]
+    assert texts("one<br>two<br/>three") == ["one\ntwo\nthree"]
+
+
 def test_a_label_that_names_another_address_hides_nothing() -> None:
     assert texts("[https://bank.example](https://evil.example)", "telegram-html") == [
         "https://bank.example (https://evil.example)"
@@ -275,3 +318,15 @@ P = ("aaaa " * 6).strip()
 )  # fmt: skip
 def test_cut_as_openclaw_cuts(markdown: str, limit: int, expected: list[str], mode: str) -> None:
     assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected
+
+
+def test_nothing_heavy_is_imported_before_something_is_shown() -> None:
+    code = "import sys, homarus.delivery.sender, homarus.delivery.blocks; print('markdown_it' in sys.modules, 'rich.cells' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert found.stdout.split() == ["False", "False"]

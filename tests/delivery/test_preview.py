@@ -127,6 +127,15 @@ async def test_tools_are_named_until_there_are_words() -> None:
     await screen.end()
 
 
+async def test_a_complete_answer_stays_until_it_is_sent() -> None:
+    screen = Screen()
+    screen.preview.take(ToolStarted("1", "read", {}))
+    screen.preview.take(TextDelta("All of it."))
+    screen.preview.take(MessageEnded(Assistant((Text("All of it."),))))
+    assert await screen.tick() == [("", "All of it.")]
+    await screen.end()
+
+
 async def test_progress_shows_tools_and_never_words() -> None:
     screen = Screen(mode="progress")
     screen.preview.take(TextDelta("Some words"))

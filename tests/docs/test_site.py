@@ -22,6 +22,13 @@ def test_every_package_has_its_page():
     assert missing == [], f"write docs/<package>.md for: {', '.join(missing)}"
 
 
+def test_every_chat_platform_has_its_page():
+    folders = {path.parent.name for path in (ROOT / "src" / "homarus" / "channels").glob("*/channel.json")}
+    pages_of = {path.stem for path in (ROOT / "docs" / "channels").glob("*.md")}
+    assert folders
+    assert folders - pages_of == set()
+
+
 def test_broken_links_are_named_with_page_and_line(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "LICENSE").write_text("free")

@@ -155,3 +155,15 @@ async def test_people_are_found(home: Served) -> None:
     async with home.client() as client:
         found = await client.call("directory.list", {"channel": "fake", "query": "an"})
     assert found["entries"] == [{"id": "7", "name": "Ann"}]
+
+
+async def test_an_answer_is_also_sent_where_its_client_wants_it(home: Served, chat: Platform) -> None:
+    async with home.client() as client:
+        for number, (to, channel) in enumerate((("8", "fake"), ("8", "nosuch"))):
+            wish = {"message": "hello", "deliver": True, "channel": channel, "to": to, "idempotencyKey": f"a{number}"}
+            ident = await client.send("agent", wish)
+            assert (await client.response(ident))["payload"]["status"] == "accepted"
+            result = (await client.response(ident))["payload"]["result"]
+            assert result["deliveryStatus"]["status"] == ("sent" if channel == "fake" else "failed")
+        await chat.sees(1)
+    assert [(each.to, each.text) for each in chat.shown] == [("8", "hello")]

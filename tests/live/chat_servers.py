@@ -116,6 +116,60 @@ async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
+async def inspircd(folder: Path, *, services: bool = False) -> AsyncIterator[int]:
+    """Start a server that speaks IRCv3: ids, times, echoes, tags of clients, marks of bots; with services also logins."""
+    binary = program("inspircd", "inspircd (Debian)")
+    port, link = free_port(), free_port()
+    modules = "cap ircv3 ircv3_echomessage ircv3_msgid ircv3_servertime ircv3_ctctags ircv3_accounttag botmode services_account spanningtree sasl"
+    config = folder / "inspircd.conf"
+    config.write_text(
+        '<config format="xml">\n<server name="irc.example.net" description="t" network="Test" id="001">\n<admin name="a" nick="a" email="a@b.example">\n'
+        f'<bind address="127.0.0.1" port="{port}" type="clients">\n<bind address="127.0.0.1" port="{link}" type="servers">\n'
+        f'<link name="services.example.net" ipaddr="127.0.0.1" port="{link}" allowmask="127.0.0.1" sendpass="x" recvpass="x">\n'
+        '<uline server="services.example.net" silent="yes">\n<sasl target="services.example.net">\n'
+        '<connect allow="*" resolvehostnames="no" useident="no" fakelag="no" limit="100" localmax="100" globalmax="100" threshold="1000" commandrate="100000">\n'
+        f'<pid file="{folder}/inspircd.pid">\n<log method="file" type="*" level="default" target="{folder}/inspircd.log">\n'
+        + "".join(f'<module name="{name}">\n' for name in modules.split())
+    )
+    line = [binary, "--nofork", "--config", str(config), *(["--runasroot"] if os.getuid() == 0 else [])]
+    async with running(line, port, folder / "inspircd.out"):
+        if not services:
+            yield port
+            return
+        async with running(_atheme(folder, link), port, folder / "atheme.out"):
+            yield port
+
+
+def _atheme(folder: Path, link: int) -> list[str]:
+    """Return how the services of a network are started: those that know who is logged in."""
+    binary = program("atheme-services", "atheme-services (Debian)")
+    modules = "backend/opensex protocol/inspircd nickserv/main nickserv/register nickserv/identify nickserv/ghost saslserv/main saslserv/plain saslserv/external"
+    config = folder / "atheme.conf"
+    config.write_text(
+        "".join(f'loadmodule "modules/{name}";\n' for name in modules.split())
+        + 'serverinfo { name = "services.example.net"; desc = "s"; numeric = "00A"; recontime = 1; netname = "Test"; hidehostsuffix = "x";\n'
+        'adminname = "a"; adminemail = "a@b.example"; registeremail = "a@b.example"; mta = "/bin/true"; loglevels = { all; }; maxlogins = 5;\n'
+        "maxusers = 0; mdlimit = 30; emaillimit = 10; emailtime = 300; auth = none; casemapping = rfc1459; };\n"
+        f'uplink "irc.example.net" {{ host = "127.0.0.1"; port = {link}; send_password = "x"; receive_password = "x"; }};\n'
+        'nickserv { nick = "NickServ"; user = "n"; host = "services.example.net"; real = "n"; };\n'
+        'saslserv { nick = "SaslServ"; user = "s"; host = "services.example.net"; real = "s"; };\n'
+        "general { };\n"
+    )
+    (folder / "atheme").mkdir(exist_ok=True)
+    files = [
+        "-c",
+        str(config),
+        "-l",
+        str(folder / "atheme.log"),
+        "-p",
+        str(folder / "atheme.pid"),
+        "-D",
+        str(folder / "atheme"),
+    ]
+    return [binary, "-n", *files]
+
+
+@contextlib.asynccontextmanager
 async def miniircd(folder: Path) -> AsyncIterator[int]:
     binary = program("miniircd", "miniircd (PyPI)")
     port = free_port()
@@ -273,4 +327,56 @@ async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
     cert, key = folder / "cert.pem", folder / "key.pem"
     line = [sys.executable, str(Path(__file__).parent / "mail_server.py"), str(port), str(mail), str(cert), str(key)]
     async with running(line, port, folder / "smtp.log"):
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def prosody(folder: Path, *people: str, anonymous: bool = False) -> AsyncIterator[int]:
+    """Start an XMPP server for `localhost` with rooms, an archive and file uploads; every password is `secret`."""
+    binary = program("prosody", "prosody (Debian)")
+    control = program("prosodyctl", "prosody (Debian)")
+    cert, key = certificate(folder)
+    port, http = free_port(), free_port()
+    (folder / "data").mkdir(exist_ok=True)
+    config = folder / "prosody.cfg.lua"
+    whois = "moderators" if anonymous else "anyone"
+    config.write_text(f"""
+run_as_root = true
+pidfile = "{folder}/prosody.pid"
+data_path = "{folder}/data"
+log = {{ info = "{folder}/prosody.log" }}
+interfaces = {{ "127.0.0.1" }}
+c2s_ports = {{ {port} }}
+s2s_ports = {{ }}
+http_ports = {{ {http} }}
+https_ports = {{ }}
+http_interfaces = {{ "127.0.0.1" }}
+modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "carbons", "mam", "offline", "presence", "message", "iq" }}
+modules_disabled = {{ "s2s" }}
+c2s_require_encryption = true
+authentication = "internal_hashed"
+storage = "internal"
+archive_expires_after = "1d"
+limits = {{ }}
+ssl = {{ certificate = "{cert}", key = "{key}" }}
+VirtualHost "localhost"
+Component "rooms.localhost" "muc"
+  modules_enabled = {{ "muc_mam" }}
+  muc_room_default_public_jids = {"false" if anonymous else "true"}
+  muc_room_default_whois = "{whois}"
+  muc_room_locking = false
+Component "upload.localhost" "http_file_share"
+  http_host = "localhost"
+  http_external_url = "http://localhost:{http}/"
+""")
+    for who in people:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [control, "--config", str(config), "register", who, "localhost", "secret"],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    async with running([binary, "-F", "--config", str(config)], port, folder / "prosody.out"):
+        (folder / "uploads").write_text(f"localhost:{http}")
         yield port

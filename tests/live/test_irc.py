@@ -1,63 +1,31 @@
 """The IRC adapter at two real servers: ngircd, also over TLS, and miniircd."""
 
-import asyncio
 import contextlib
 from pathlib import Path
-from typing import Self
 
 import pytest
-from tests.channels.recorder import Recorder, Running, until
-from tests.live.chat_servers import miniircd, ngircd
+from tests.channels.contract import SCENARIOS, play
+from tests.channels.irc.rig import IrcRig, Person
+from tests.channels.platform_host import RecordingHost, running, until
+from tests.live.chat_servers import inspircd, miniircd, ngircd
 
-from homarus.channels.irc import wire
 from homarus.channels.irc.adapter import Irc
 from homarus.core.clock import SystemClock
-from homarus.core.errors import DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Outbound
 from homarus.delivery.place import Piece
 
 pytestmark = pytest.mark.live
-SERVERS = {"ngircd": ngircd, "miniircd": miniircd}
+SERVERS = {"ngircd": ngircd, "miniircd": miniircd, "inspircd": inspircd}
 
 
-class Person:
-    """Somebody with a terminal."""
-
-    def __init__(self, port: int, nick: str) -> None:
-        self.port, self.nick = port, nick
-        self.seen: list[wire.Line] = []
-        self.longest = 0
-
-    async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-        self.type(f"NICK {self.nick}", f"USER {self.nick} 0 * :{self.nick}")
-        self._task = asyncio.create_task(self._read())
-        await until(lambda: [line for line in self.seen if line.command in {"376", "422"}])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-    def type(self, *lines: str) -> None:
-        self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
-
-    def said(self, by: str) -> list[str]:
-        return [line.last for line in self.seen if line.command == "PRIVMSG" and line.nick == by]
-
-    async def _read(self) -> None:
-        while raw := await self._reader.readline():
-            self.longest = max(self.longest, len(raw))
-            line = wire.parse(raw.rstrip(b"\r\n"))
-            if line and line.command == "PING":
-                self.type(f"PONG :{line.last}")
-            elif line:
-                self.seen.append(line)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario, tmp_path: Path) -> None:
+    async with IrcRig(tmp_path) as rig:
+        await play(scenario, rig, tmp_path)
 
 
-def host_at(port: int, folder: Path, **more: object) -> Recorder:
+def host_at(port: int, folder: Path, **more: object) -> RecordingHost:
     settings = {
         "host": "127.0.0.1",
         "port": port,
@@ -67,7 +35,7 @@ def host_at(port: int, folder: Path, **more: object) -> Recorder:
         "lineBurst": 100,
         "lineSeconds": 0.01,
     }
-    return Recorder(folder / "account", settings | more)
+    return RecordingHost(folder / "account", settings | more)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -76,11 +44,11 @@ async def test_a_conversation(name: str, tmp_path: Path) -> None:
         host = host_at(port, tmp_path)
         irc = Irc(host, SystemClock())
         alice.type("JOIN #room")
-        async with Running(irc):
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(irc):
+            await until(lambda: "joined" in host.kinds)
             alice.type("PRIVMSG #room :helper: größe?", "PRIVMSG helper :in private", "PRIVMSG helper :\x01VERSION\x01", "PRIVMSG #room :\x01ACTION waits\x01")  # fmt: skip
-            await until(lambda: len(host.inbound) == 3)
-            room, private, action = host.inbound
+            await until(lambda: len(host.received) == 3)
+            room, private, action = host.received
             assert (room.peer, room.mentioned, room.text) == ("#room", True, "helper: größe?")
             assert private.peer == "alice" and private.sender.startswith("alice!")
             assert action.text == "* Alice waits"
@@ -101,12 +69,12 @@ async def test_a_conversation(name: str, tmp_path: Path) -> None:
 async def test_over_tls_with_a_certificate_that_is_named(tmp_path: Path) -> None:
     async with ngircd(tmp_path, tls=True) as port:
         host = host_at(port, tmp_path, tls=True, caFile=str(tmp_path / "cert.pem"))
-        async with Running(Irc(host, SystemClock())):
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(Irc(host, SystemClock())):
+            await until(lambda: "joined" in host.kinds)
         distrusting = host_at(port, tmp_path, tls=True)
-        async with Running(Irc(distrusting, SystemClock())):
+        async with running(Irc(distrusting, SystemClock())):
             await until(lambda: distrusting.troubles)
-        assert "not trusted" in distrusting.troubles[0] and not distrusting.identities
+        assert "not trusted" in distrusting.troubles[0] and not distrusting.up
 
 
 async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
@@ -116,9 +84,9 @@ async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
         host = host_at(port, folder)
         async with Person(port, "helper"):
             irc = Irc(host, SystemClock())
-            async with Running(irc):
-                await until(lambda: host.identities)
-                assert host.identities[0].id == "helper_"
+            async with running(irc):
+                await until(lambda: host.up)
+                assert host.up[0].id == "helper_"
                 await servers.aclose()
                 await until(lambda: host.troubles)
                 with pytest.raises(DeliveryError) as caught:
@@ -129,3 +97,55 @@ async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
 async def test_probing_needs_no_running_account(tmp_path: Path) -> None:
     async with ngircd(tmp_path) as port:
         assert (await Irc(host_at(port, tmp_path), SystemClock()).probe()).id == "helper"
+
+
+async def test_a_server_that_gives_ids_and_times(tmp_path: Path) -> None:
+    async with inspircd(tmp_path) as port, Person(port, "alice") as alice:
+        host = host_at(port, tmp_path)
+        irc = Irc(host, SystemClock())
+        alice.type("CAP REQ :message-tags server-time echo-message", "JOIN #room")
+        async with running(irc):
+            await until(lambda: "joined" in host.kinds)
+            alice.type("PRIVMSG #room :helper: one")
+            await until(lambda: host.received)
+            asked = host.received[0]
+            mine = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "alice")
+            assert asked.id == mine.tags["msgid"] and asked.timestamp > 1_700_000_000_000
+            sent = await irc.send(Outbound("o", "irc", "#room", "", reply_to=asked.id), Piece("two", "two"), "key")
+            await until(lambda: alice.said("helper"))
+            answer = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "helper")
+            assert sent == answer.tags["msgid"] != "key"
+            assert answer.tags["+draft/reply"] == asked.id and "inspircd.org/bot" in answer.tags
+            alice.type(f"@+draft/reply={sent} PRIVMSG #room :three")
+            await until(lambda: len(host.received) == 2)
+            assert host.received[1].quote is not None
+            assert host.received[1].quote.ours
+            await irc.typing(Outbound("o", "irc", "#room", ""))
+            await until(lambda: [line for line in alice.seen if line.command == "TAGMSG"])
+
+
+async def test_logins_at_the_services_of_a_network(tmp_path: Path) -> None:
+    async with inspircd(tmp_path, services=True) as port:
+        async with Person(port, "helper") as before:
+            await until(
+                lambda: before.type("PRIVMSG NickServ :REGISTER s3cret-word a@b.example") or before.notices("NickServ")
+            )
+            await until(lambda: [line for line in before.seen if line.command == "900"])
+        async with Person(port, "alice") as alice:
+            alice.type("JOIN #room", "CAP REQ :account-tag")
+            host = host_at(port, tmp_path, sasl={"password": "s3cret-word"})
+            irc = Irc(host, SystemClock())
+            async with running(irc):
+                await until(lambda: "joined" in host.kinds)
+                await irc.send(Outbound("o", "irc", "#room", ""), Piece("hi", "hi"), "k")
+                await until(lambda: alice.said("helper"))
+                said = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "helper")
+                assert said.tags["account"] == "helper"
+            wrong = host_at(port, tmp_path, sasl={"password": "wr0ng-word"})
+            with pytest.raises(ChannelError) as refused:
+                await Irc(wrong, SystemClock()).run()
+            assert refused.value.fatal and "wr0ng-word" not in str(refused.value)
+            # Without SASL the nick service takes the password, and somebody in our place is put out.
+            late = host_at(port, tmp_path, nickserv={"password": "s3cret-word"})
+            async with Person(port, "helper"), running(Irc(late, SystemClock())):
+                await until(lambda: late.up and late.up[-1].id == "helper")

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from tests.channels.recorder import Recorder, Running, until
+from tests.channels.contract import SCENARIOS, play
+from tests.channels.platform_host import RecordingHost, running, until
 from tests.live.chat_servers import synapse
 
 from homarus.core.clock import SystemClock
@@ -15,54 +16,26 @@ from homarus.core.messages import Media, Outbound
 from homarus.delivery.place import Piece
 
 nio = pytest.importorskip("nio", reason="needs matrix-nio (PyPI)")
+from tests.channels.matrix.rig import PASSWORD, MatrixRig, Person  # noqa: E402
+
 from homarus.channels.matrix.adapter import Matrix  # noqa: E402
 
 pytestmark = pytest.mark.live
-PASSWORD = "correct horse"
 
 
-class Person:
-    """Somebody with a client of their own."""
+@pytest.fixture(scope="module")
+def homeserver(tmp_path_factory: pytest.TempPathFactory):
+    """One homeserver for all scenarios of the contract: starting one takes longer than most of them."""
+    with asyncio.Runner() as runner:
+        serving = synapse(tmp_path_factory.mktemp("synapse"))
+        yield runner.run(serving.__aenter__())
+        runner.run(serving.__aexit__(None, None, None))
 
-    def __init__(self, server: str, name: str, store: Path | None = None) -> None:
-        config = nio.AsyncClientConfig(encryption_enabled=store is not None)
-        self.client = nio.AsyncClient(server, name, store_path=str(store) if store else "", config=config)
-        self.name = name
-        self.seen: list[dict[str, Any]] = []
 
-    async def __aenter__(self) -> Self:
-        made = await self.client.register(self.name, PASSWORD, device_name="theirs")
-        assert not isinstance(made, nio.ErrorResponse), made
-        self.id = self.client.user_id
-        self.client.add_event_callback(
-            lambda room, event: self.seen.append({"room": room.room_id} | event.source), nio.Event
-        )
-        self._task = asyncio.create_task(self.client.sync_forever(3000, full_state=True))
-        await self.client.synced.wait()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self.client.close()
-
-    async def room(self, *people: str, **more: Any) -> str:
-        made = await self.client.room_create(invite=list(people), **more)
-        assert not isinstance(made, nio.ErrorResponse), made
-        return str(made.room_id)
-
-    async def say(self, room: str, text: str, **more: Any) -> str:
-        sent = await self.client.room_send(
-            room, "m.room.message", {"msgtype": "m.text", "body": text} | more, ignore_unverified_devices=True
-        )
-        assert not isinstance(sent, nio.ErrorResponse), sent
-        return str(sent.event_id)
-
-    def of(self, sender: str, kind: str = "m.room.message") -> list[dict[str, Any]]:
-        return [event for event in self.seen if event["sender"] == sender and event["type"] == kind]
-
-    def texts(self, sender: str) -> list[str]:
-        return [event["content"].get("body", "") for event in self.of(sender)]
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario, tmp_path: Path, homeserver: str) -> None:
+    async with MatrixRig(tmp_path, homeserver) as rig:
+        await play(scenario, rig, tmp_path)
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +48,7 @@ async def place(tmp_path: Path, **more: Any):
         assert not isinstance(made, nio.ErrorResponse), made
         await client.close()
         settings = {"homeserver": server, "userId": "@helper:test.example", "password": PASSWORD, "autoJoin": "always"}
-        yield server, alice, Recorder(tmp_path / "account", settings | more)
+        yield server, alice, RecordingHost(tmp_path / "account", settings | more)
 
 
 def to(room: str, **more: Any) -> Outbound:
@@ -85,14 +58,14 @@ def to(room: str, **more: Any) -> Outbound:
 async def test_a_conversation(tmp_path: Path) -> None:
     async with place(tmp_path) as (_, alice, host):
         matrix = Matrix(host, SystemClock())
-        async with Running(matrix):
-            await until(lambda: host.identities)
-            me = host.identities[0].id
+        async with running(matrix):
+            await until(lambda: host.up)
+            me = host.up[0].id
             room = await alice.room(me, name="Kitchen")
-            await until(lambda: "joined" in host.changed_kinds())
+            await until(lambda: "joined" in host.kinds)
             first = await alice.say(room, "hello", **{"m.mentions": {"user_ids": [me]}})
-            await until(lambda: host.inbound)
-            said = host.inbound[0]
+            await until(lambda: host.received)
+            said = host.received[0]
             assert (said.peer, said.chat_type, said.sender, said.mentioned, said.id) == (
                 room,
                 "group",
@@ -127,12 +100,12 @@ async def test_a_conversation(tmp_path: Path) -> None:
             link = {"m.relates_to": {"rel_type": "m.annotation", "event_id": sent, "key": "❤"}}
             liked = await alice.client.room_send(room, "m.reaction", link)
             await alice.client.room_redact(room, liked.event_id)
-            await until(lambda: "unreacted" in host.changed_kinds())
-            quoted, deep = host.inbound[1:]
+            await until(lambda: "unreacted" in host.kinds)
+            quoted, deep = host.received[1:]
             assert quoted.quote is not None
             assert quoted.quote.ours and quoted.quote.text == "hi"
             assert deep.thread == first
-            assert [kind for kind in host.changed_kinds() if kind != "joined"] == ["edited", "reacted", "unreacted"]
+            assert [kind for kind in host.kinds if kind != "joined"] == ["edited", "reacted", "unreacted"]
             assert {one.id for one in await matrix.directory("")} >= {room, alice.id}
             assert (await matrix.probe()).id == me
 
@@ -140,13 +113,13 @@ async def test_a_conversation(tmp_path: Path) -> None:
 async def test_between_two_people_and_files_both_ways(tmp_path: Path) -> None:
     async with place(tmp_path) as (_, alice, host):
         matrix = Matrix(host, SystemClock())
-        async with Running(matrix):
-            await until(lambda: host.identities)
-            me = host.identities[0].id
+        async with running(matrix):
+            await until(lambda: host.up)
+            me = host.up[0].id
             room = await alice.room(me, is_direct=True)
             await alice.say(room, "are you there?")  # before anybody has come in
-            await until(lambda: host.inbound)
-            said = host.inbound[0]
+            await until(lambda: host.received)
+            said = host.received[0]
             assert (said.peer, said.chat_type, said.text) == (alice.id, "direct", "are you there?")
             file = tmp_path / "größe.txt"
             file.write_text("content " * 1000)
@@ -161,8 +134,8 @@ async def test_between_two_people_and_files_both_ways(tmp_path: Path) -> None:
             await alice.client.room_send(
                 room, "m.room.message", {k: v for k, v in shown["content"].items() if k != "m.mentions"}
             )
-            await until(lambda: len(host.inbound) == 2)
-            media = host.inbound[1].media[0]
+            await until(lambda: len(host.received) == 2)
+            media = host.received[1].media[0]
             got = b"".join([piece async for piece in matrix.fetch(media)])
             assert got == file.read_bytes()
             with pytest.raises(DeliveryError):
@@ -179,54 +152,54 @@ async def test_between_two_people_and_files_both_ways(tmp_path: Path) -> None:
 async def test_nothing_is_lost_and_nothing_comes_twice_over_a_restart(tmp_path: Path) -> None:
     async with place(tmp_path) as (_, alice, host):
         first = Matrix(host, SystemClock())
-        async with Running(first):
-            await until(lambda: host.identities)
-            room = await alice.room(host.identities[0].id, name="Kitchen")
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(first):
+            await until(lambda: host.up)
+            room = await alice.room(host.up[0].id, name="Kitchen")
+            await until(lambda: "joined" in host.kinds)
             await alice.say(room, "one")
             await until(lambda: host.texts == ["one"])
             sent = await first.send(to(room), Piece("x", "x"), "same key")
         for number in range(130):  # more than one sync holds
             await alice.say(room, f"away {number}")
-        host.full = 1  # and the disk is full when it comes back
+        host.disk_full = 1  # and the disk is full when it comes back
         second = Matrix(host, SystemClock())
-        async with Running(second):
-            await until(lambda: len(host.identities) == 3)
+        async with running(second):
+            await until(lambda: len(host.up) == 3)
             await until(lambda: f"away {129}" in host.texts)
             assert await second.send(to(room), Piece("x", "x"), "same key") == sent
         assert host.texts == ["one", *[f"away {number}" for number in range(130)]]
         assert (host.folder / "login.json").stat().st_mode & 0o777 == 0o600
-        assert len({one.id for one in host.inbound}) == len(host.inbound)
+        assert len({one.id for one in host.received}) == len(host.received)
 
 
 async def test_invitations_are_followed_only_where_they_are_allowed(tmp_path: Path) -> None:
     settings = {"autoJoin": "allowlist", "autoJoinAllowlist": ["#kitchen:test.example"]}
-    async with place(tmp_path, **settings) as (_, alice, host), Running(Matrix(host, SystemClock())):
-        await until(lambda: host.identities)
-        me = host.identities[0].id
+    async with place(tmp_path, **settings) as (_, alice, host), running(Matrix(host, SystemClock())):
+        await until(lambda: host.up)
+        me = host.up[0].id
         await alice.room(me, name="#kitchen:test.example")  # only calls itself so
         wanted = await alice.room(me, alias="kitchen")
-        await until(lambda: "joined" in host.changed_kinds())
+        await until(lambda: "joined" in host.kinds)
         assert [change.peer for change in host.changes] == [wanted]
 
 
 async def test_a_hurried_server_and_a_lost_login(tmp_path: Path) -> None:
     async with place(tmp_path, limited=True) as (_, alice, host):
         matrix = Matrix(host, SystemClock())
-        async with Running(matrix):
-            await until(lambda: host.identities)
-            room = await alice.room(host.identities[0].id)
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(matrix):
+            await until(lambda: host.up)
+            room = await alice.room(host.up[0].id)
+            await until(lambda: "joined" in host.kinds)
             with pytest.raises(DeliveryError) as caught:
                 for number in range(10):
                     await matrix.send(to(room), Piece("x", "x"), f"key {number}")
             assert caught.value.kind is DeliveryFailure.RATE_LIMIT
             assert caught.value.retry_after and caught.value.retry_after > 0
-        wrong = Recorder(tmp_path / "wrong", dict(host.settings) | {"password": "wr0ng-word"})
+        wrong = RecordingHost(tmp_path / "wrong", dict(host.settings) | {"password": "wr0ng-word"})
         with pytest.raises(ChannelError) as refused:
             await Matrix(wrong, SystemClock()).run()
         assert refused.value.fatal and "wr0ng-word" not in str(refused.value)
-        stolen = Recorder(
+        stolen = RecordingHost(
             tmp_path / "stolen", {"homeserver": host.settings["homeserver"], "accessToken": "syt_nothing_1234567890"}
         )
         with pytest.raises(ChannelError) as refused:
@@ -244,11 +217,11 @@ async def test_an_encrypted_room(tmp_path: Path) -> None:
     async with place(tmp_path, encryption=True) as (server, _, host), Person(server, "carol", store) as carol:
         locked = [{"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}]
         matrix = Matrix(host, SystemClock())
-        async with Running(matrix):
-            await until(lambda: host.identities)
-            me = host.identities[0].id
+        async with running(matrix):
+            await until(lambda: host.up)
+            me = host.up[0].id
             room = await carol.room(me, name="Vault", initial_state=locked)
-            await until(lambda: "joined" in host.changed_kinds())
+            await until(lambda: "joined" in host.kinds)
             await until(lambda: room in carol.client.rooms and me in carol.client.rooms[room].users)
             await carol.say(room, "a secret")
             await until(lambda: host.texts == ["a secret"])
@@ -261,18 +234,18 @@ async def test_an_encrypted_room(tmp_path: Path) -> None:
             content = carol.of(me)[1]["content"]
             assert "url" not in content
             await carol.client.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
-            await until(lambda: len(host.inbound) == 2)
-            assert b"".join([piece async for piece in matrix.fetch(host.inbound[1].media[0])]) == file.read_bytes()
+            await until(lambda: len(host.received) == 2)
+            assert b"".join([piece async for piece in matrix.fetch(host.received[1].media[0])]) == file.read_bytes()
         # After a restart it is the same device, with the same keys.
         again = Matrix(host, SystemClock())
-        async with Running(again):
-            await until(lambda: len(host.identities) == 2)
+        async with running(again):
+            await until(lambda: len(host.up) == 2)
             await carol.say(room, "still there?")
             await until(lambda: host.texts[-1] == "still there?")
             await again.send(to(room), Piece("yes", "yes"), "key-3")
             await until(lambda: carol.texts(me)[-1] == "yes")
-        blind = Recorder(host.folder, dict(host.settings) | {"encryption": False})
-        async with Running(other := Matrix(blind, SystemClock())):
-            await until(lambda: blind.identities)
+        blind = RecordingHost(host.folder, dict(host.settings) | {"encryption": False})
+        async with running(other := Matrix(blind, SystemClock())):
+            await until(lambda: blind.up)
             with pytest.raises(DeliveryError, match="encrypted"):
                 await other.send(to(room), Piece("x", "x"), "key-4")

@@ -13,6 +13,7 @@ from homarus.channels.channel import Channel, Host, Identity, Manifest
 from homarus.core.errors import DeliveryError, DeliveryFailure
 from homarus.core.messages import Inbound, Media, Outbound
 from homarus.delivery.place import Piece, Place
+from homarus.runtime.switchboard import Switchboard
 
 PLACE = Place(
     dialect="discord",
@@ -144,11 +145,9 @@ class FakeChannel:
 
 
 @contextlib.asynccontextmanager
-async def served(agent: Any, platform: Platform) -> AsyncIterator[Any]:
+async def served(agent: Any, platform: Platform, kind: type[Switchboard] = Switchboard) -> AsyncIterator[Any]:
     """Put a switchboard to work in the home of an open agent, as a gateway does."""
-    from homarus.runtime.switchboard import Switchboard
-
-    board = Switchboard(agent.client, **platform.given)
+    board = kind(agent.client, **platform.given)
     board.join()
     agent.client.runtime.recover()
     await board.start()

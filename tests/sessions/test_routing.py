@@ -5,7 +5,7 @@ from homarus.config.blocks import validate
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.errors import ConfigError
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import APART, Inbound
 from homarus.core.routes import DmScope, SessionKey
 from homarus.sessions.routing import route_for, routes_for, session_for
 from homarus.sessions.settings import SessionSettings
@@ -149,19 +149,18 @@ def test_a_binding_may_set_the_scope_of_its_sessions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("trust", "session", "key"),
+    ("facts", "session", "key"),
     [
-        (Trust.OWNER, {}, "agent:main:main"),
-        (Trust.PAIRED, {}, "agent:main:telegram:direct:42"),
-        (Trust.EXTERNAL, {}, "agent:main:telegram:direct:42"),
-        (Trust.PAIRED, {"dmScope": "main"}, "agent:main:main"),
-        (Trust.OWNER, {"dmScope": "per-peer"}, "agent:main:direct:42"),
-        (Trust.PAIRED, {"dmScope": "per-peer", "identityLinks": {"ada": ["telegram:42"]}}, "agent:main:direct:ada"),
+        (None, {}, "agent:main:main"),
+        ({APART: True}, {}, "agent:main:telegram:direct:42"),
+        ({APART: True}, {"dmScope": "main"}, "agent:main:main"),
+        (None, {"dmScope": "per-peer"}, "agent:main:direct:42"),
+        ({APART: True}, {"dmScope": "per-peer", "identityLinks": {"ada": ["telegram:42"]}}, "agent:main:direct:ada"),
     ],
 )
-def test_nobody_but_the_owner_shares_the_main_session_unasked(tmp_path, trust, session, key):
+def test_who_is_apart_shares_the_main_session_only_where_the_settings_say_so(tmp_path, facts, session, key):
     config = configured(tmp_path, session=session)
-    assert str(route_for(came(trust=trust), config).session_key) == key
+    assert str(route_for(came(facts=facts), config).session_key) == key
 
 
 def test_several_agents_answer_where_broadcast_says_so(tmp_path):

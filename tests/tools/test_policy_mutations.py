@@ -172,3 +172,9 @@ def test_a_slip_never_opens_what_was_closed_deep(document: dict[str, Any], seed:
 )
 def test_rules_that_cannot_be_read_leave_no_tool(document: dict[str, Any]) -> None:
     assert left(document) == set()
+
+
+def test_the_rooms_that_irc_joins_are_no_rules() -> None:
+    rules = {"groups": {"den": {"tools": {"deny": ["exec"]}}}}
+    joining = {"channels": {"irc": {"channels": ["#den"], **rules}}}
+    assert left(joining) == left({"channels": {"irc": rules}}) == left({}) - {"exec"}

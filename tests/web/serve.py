@@ -8,16 +8,18 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 from tests.gateway.served import served
 from tests.scenarios.home import House, last_user
 
 from homarus.core.cancel import Cancel
-from homarus.core.clock import SystemClock, SystemIds
+from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Assistant, Cost, Part, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.sessions.store import SessionStore
+from homarus.tools.approval import Book, Rule, approvals_path
 
 ANSWER = """## A plan
 
@@ -63,6 +65,7 @@ class PageModel:
             "tool": ToolCall(
                 f"t{self.calls}", "write", {"path": "plan.txt", "content": f"step {self.calls}\n<b>bold</b>\n"}
             ),
+            "slow": ToolCall(f"s{self.calls}", "write", {"path": "slow.txt", "content": "done\n"}),
             "approve": ToolCall(f"a{self.calls}", "exec", {"command": COMMAND}),
         }
         text = {"stream": ANSWER, "hostile": HOSTILE}.get(word, f"You said: {said}")
@@ -76,7 +79,7 @@ class PageModel:
             with cancel.interrupting():
                 for at in range(0, len(text), 24):
                     yield TextDelta(text[at : at + 24])
-                    await asyncio.sleep(0.01 if word in {"stream", "hang"} else 0)
+                    await asyncio.sleep({"stream": 0.01, "hang": 0.01, "slow": 1.5}.get(word, 0))
                 if word == "hang" and not done:
                     await asyncio.sleep(600)
         except Cancelled:
@@ -108,6 +111,10 @@ def furnish(folder: Path) -> House:
     (notes / "2026-05-02.md").write_text(
         "# Saturday\n\n## Retain\n- O @Anna: Prefers coffee to tea.\n- B @Ben: Went to Porto with Anna.\n"
     )
+    now = epoch_ms(SystemClock().now())
+    rule = Rule("r1", "exec", "ls <img src=x onerror=window.pwned=13>", "main", now, now)
+    approvals_path(house.state).parent.mkdir(parents=True)
+    approvals_path(house.state).write_bytes(msgspec.json.encode(Book(rules=(rule,))))
     store = SessionStore(
         house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds(), main_key="main"
     )

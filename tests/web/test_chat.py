@@ -84,6 +84,12 @@ def test_a_question_shows_exactly_what_would_run_and_is_answered_once_for_all_ta
 def test_a_turn_is_steered_and_stopped(calm: Site) -> None:
     page = calm.page()
     fresh(page)
+    say(page, "slow work")
+    page.wait_for_selector(".live >> text=I need a tool")
+    say(page, "mind the gap")
+    page.wait_for_selector("text=You said: mind the gap")
+    assert texts(page, ".message.user .bubble") == ["slow work", "mind the gap"]
+    assert page.locator(".pending").count() == 0
     say(page, "hang on")
     page.wait_for_selector(".live >> text=You said: hang on")
     assert page.get_attribute(SAY, "placeholder") == "Steer the agent while it works …"

@@ -122,6 +122,13 @@ def test_a_setting_is_changed_after_a_look_at_the_difference_and_undone(calm: Si
     assert json.loads(file.read_text()) == before
 
 
+def test_what_may_always_run_is_taken_back(calm: Site) -> None:
+    page = calm.page("#/agents")
+    page.wait_for_selector("td >> text=ls <img src=x")
+    page.click("text=Take back")
+    page.wait_for_selector("text=What may always run", state="detached")
+
+
 def test_a_browser_with_the_token_alone_asks_and_is_let_in(calm: Site, token: str) -> None:
     owner = calm.page("#/devices")
     context = calm.context()

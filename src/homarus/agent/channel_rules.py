@@ -58,7 +58,9 @@ def _layers(
     for place in (channel, account):
         yield Layer(f"{route.channel} tools", _place(place).tools)
         for kind in kinds:
-            chats = {str(name).strip().lower(): chat for name, chat in _table(place.get(kind)).items()}
+            # On IRC `channels` lists the rooms to join; the rules for them stand in `groups`.
+            given = None if kind == "channels" and isinstance(place.get(kind), list) else place.get(kind)
+            chats = {str(name).strip().lower(): chat for name, chat in _table(given).items()}
             found = chats.get(route.session_key.peer.lower(), chats.get(route.to.lower(), chats.get("*")))
             chat = _place(found)
             by_sender = {_plain(name): rules for name, rules in chat.tools_by_sender.items()}

@@ -16,7 +16,7 @@ from homarus.channels.channel import Identity
 from homarus.channels.groups import ChatRules, Names, needs_mention, rules_of, spoken_to
 from homarus.channels.senders import ANYBODY, Person, listed, person_of
 from homarus.channels.settings import AccessGroup, Account, Bots, ChannelDefaults
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import APART, Inbound, Trust
 
 SHARED = frozenset({"group", "channel", "room"})
 MAX_ID = 1000  # characters; they become keys and names of files
@@ -98,8 +98,8 @@ def admit(
     inbound: Inbound, account: Account, approved: frozenset[str], identity: Identity | None, rules: Rules = NO_RULES
 ) -> Decision:
     """Decide about one message. `approved` are the ids that the pairing store holds for this account."""
-    # Whatever the adapter claims of trust is not its to claim.
-    way = _Way(replace(inbound, trust=Trust.EXTERNAL))
+    # Whatever the adapter claims of trust is not its to claim, and facts decide about models, tools and folders.
+    way = _Way(replace(inbound, trust=Trust.EXTERNAL, facts=None))
     settings = account.settings
     ours = inbound.from_self or (identity is not None and bool(inbound.sender) and inbound.sender == identity.id)
     if not way.passes("self", not ours, "the agent's own message" if ours else "written by somebody else"):
@@ -145,10 +145,18 @@ def _direct(way: _Way, account: Account, person: Person, approved: frozenset[str
         known, why = paired, '"*" counts with dmPolicy "open" alone' if not paired else "approved by pairing"
     if not way.passes("allowFrom", bool(known), why):
         return way.ends("asked" if policy == "pairing" and not way.inbound.from_bot else "refused")
+    if trust is not Trust.OWNER and not _only_person(person, account, approved, rules):
+        way.inbound = replace(way.inbound, facts={APART: True})
     own = account.settings.direct.get(way.inbound.sender) or account.settings.direct.get(ANYBODY)
     if own is not None and not way.passes("direct", own.enabled and own.allow, "the settings of this chat"):
         return way.ends("refused")
     return _heard(way, trust, account, person, rules, instructions=own.system_prompt if own else "")
+
+
+def _only_person(person: Person, account: Account, approved: frozenset[str], rules: Rules) -> bool:
+    """Say whether nobody is known here but this one person, and nobody is called the owner."""
+    entries = {str(entry) for entry in account.settings.allow_from or ()} | approved
+    return not rules.owners and len(entries) == 1 and ANYBODY not in entries and bool(listed(person.by_id, [*entries]))
 
 
 def _in_group(way: _Way, account: Account, person: Person, rules: Rules) -> Decision:

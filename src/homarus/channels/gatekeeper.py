@@ -236,12 +236,11 @@ class Gatekeeper:
         if inbound.forwarded:
             parts.append("This message was forwarded: its words are somebody else's.")
             taint.append(f"sender:{Trust.EXTERNAL}")
-        facts: dict[str, Any] = {"context": "\n\n".join(parts)} if parts else {}
+        facts: dict[str, Any] = dict(inbound.facts or {}) | ({"context": "\n\n".join(parts)} if parts else {})
         if taint:
             facts["taint"] = list(dict.fromkeys(taint))
         if decision.instructions:
             facts["instructions"] = decision.instructions
-        # What an adapter put there is dropped: facts decide about models, tools and folders.
         return replace(decision, inbound=replace(inbound, facts=facts or None))
 
     def _answered(self, inbound: Inbound, told: tuple[Heard, ...]) -> None:

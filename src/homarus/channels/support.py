@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from homarus.channels.channel import Host
+from homarus.channels.channel import Host, Identity
 from homarus.core.clock import Clock, chance
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.redact import redacted
 from homarus.core.text import single_line
 from homarus.net.client import HttpClient
 from homarus.net.errors import HttpError, Refused
@@ -41,6 +42,7 @@ class Block(msgspec.Struct, frozen=True, rename="camel"):
 
 
 Settings = TypeVar("Settings", bound=Block)
+Held = TypeVar("Held", bound=Struct)
 
 
 def settings_of(host: Host, channel: str, kind: type[Settings]) -> Settings:
@@ -150,6 +152,19 @@ async def keep_connected(
         pause = min(most, pause * 2)
 
 
+async def side_by_side(*work: Coroutine[Any, Any, None]) -> None:
+    """Run until one of them ends, as it ends; the others are cancelled, and none is left behind."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 MAX_BODY = 4 << 20
 MAX_ANSWER = 200 << 20
 
@@ -169,6 +184,10 @@ class Pauses:
         await asyncio.sleep(max(least, pause * (0.9 + 0.2 * self._chance())))
 
 
+# The note of an account that has to be linked by scanning a code with a phone: `qr`, `qrDataUrl` and `terminal`.
+SCAN = "scan.json"
+
+
 class Note:
     """A small JSON file in the account's folder. One that cannot be read is as good as none."""
 
@@ -182,9 +201,16 @@ class Note:
             return {}
         return held if isinstance(held, dict) else {}
 
-    def write(self, held: Mapping[str, Any]) -> None:
+    def write(self, held: Mapping[str, Any] | Struct) -> None:
         ensure_dir(self._path.parent)
         write_atomic(self._path, msgspec.json.encode(held))
+
+    def load(self, kind: type[Held]) -> Held | None:
+        """Return what it holds as a type; None where it holds something else."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
 
 
 class Call(Struct, frozen=True):
@@ -273,6 +299,39 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+def noted(host: Host, me: Identity, what: str, cure: str = "") -> None:
+    """Tell what went wrong beside a connection that is there: what goes out still does."""
+    host.troubled(what, cure=cure)
+    if me.id:
+        host.connected(me)
+
+
+def not_kept(host: Host, me: Identity, problem: Exception) -> None:
+    """Tell that a message could not be taken in, and why."""
+    what = problem.message if isinstance(problem, HomarusError) else str(problem)
+    noted(host, me, f"a message could not be kept: {what}", getattr(problem, "cure", "") or "is the disk full?")
+
+
+class LastWords:
+    """What a program of ours said last on its error output, for telling why it ended."""
+
+    def __init__(self, stream: asyncio.StreamReader | None) -> None:
+        self._held = b""
+        self._reading = asyncio.ensure_future(self._read(stream)) if stream is not None else None
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(4096):
+            self._held = (self._held + data)[-2000:]
+
+    async def end(self) -> str:
+        """Return its last line, once it has ended."""
+        if self._reading is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reading, 1)
+        lines = [line for line in self._held.decode("utf-8", "replace").splitlines() if line.strip()]
+        return single_line(redacted(lines[-1]), 200) if lines else ""
 
 
 async def exchange(

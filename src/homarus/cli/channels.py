@@ -104,6 +104,8 @@ def _shown(app: App, name: str, each: Json) -> tuple[str, ...]:
     me, probe = each.get("self") or {}, each.get("probe") or {}
     note = each.get("lastError") or ("" if probe.get("ok", True) else f"probe: {probe['error']}")
     note = f"{note} ({each['cure']})" if note and each.get("cure") else note
+    # What the platform says of a healthy account, such as a restriction that it puts on it.
+    note = note or (probe.get("self") or me).get("note") or ""
     who = me.get("handle") or me.get("name") or me.get("id") or ""
     return name, each["accountId"], app.out.style(state, color), clean(str(who), 40), clean(note, 200)
 
@@ -254,8 +256,9 @@ def login(app: App, channel: str, account: str, as_json: bool) -> int:
         found = once(app, name, account, who)
     told, waited = "", 0
     while not found["connected"] and waited < LOGIN_SECONDS:
-        if found["message"] != told:
-            tell(told := found["message"])
+        words = f"{found['message']}\n{found.get('terminal') or ''}".rstrip()
+        if words != told:
+            tell(told := words)
         found = asked(app, "web.login.wait", channel=name, accountId=account, timeoutMs=2000)
         waited += 2
     app.out.answer({"channel": name, "accountId": account, **found}, clean(found["message"], 500), as_json=as_json)

@@ -69,6 +69,8 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     def ready(gateway: Gateway) -> None:
         settings = gateway.live.settings
         app.out.line(f"serving {app.paths.state_dir} on port {gateway.port} ({settings.bind})")
+        if settings.control_ui.enabled and not settings.control_ui.root:
+            app.out.line(f"{app.program} dashboard opens it in your browser")
         app.out.out.flush()
 
     async def main() -> bool:

@@ -97,12 +97,14 @@ CHECKS = {
 
 
 # What holds blocks, or is read by hand, and must have this shape for anything below it to count.
-SHAPES: dict[str, tuple[type, str]] = {
+SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     **{
         ".".join(path.split(".")[:size]): (dict, "an object")
         for path in BLOCKS
         for size in range(1, path.count(".") + 1)
     },
+    # On IRC these are the rooms to join, and no rules for them.
+    **dict.fromkeys(("channels.*.channels", "channels.*.accounts.*.channels"), ((dict, list), "an object or a list")),
     **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins"), (dict, "an object")),
     "agents.list": (list, "a list"),
     "agents.entries": (dict, "an object"),

@@ -153,6 +153,10 @@ def least_trusted(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=list(Trust).index, default=Trust.OWNER)
 
 
+# Among the facts of a message: its sender shares no session with others unless the settings say so.
+APART = "apart"
+
+
 class Media(Struct, frozen=True, omit_defaults=True):
     """A file that came with a message. `ref` is the platform's own handle; `path` is where it lies once it was fetched."""
 

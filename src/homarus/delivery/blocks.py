@@ -95,16 +95,11 @@ class BlockStream:
         self._chunker = Chunker(settings.least, min(settings.most, place.limit), settings.prefer)
         self._joined = Coalescer(settings, self._show, clock or SystemClock())
         self._filter = StreamFilter(heartbeat=heartbeat)
-        self._shown: list[str] = []
+        self._shown = False
         self._media: set[str] = set()
         # Blocks of the answer that is being written, and of one that broke off: written again, they are not shown twice.
         self._current: list[str] = []
         self._begun: list[str] = []
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Return what was given out, oldest first."""
-        return tuple(self._shown)
 
     @property
     def waiting(self) -> str:
@@ -170,7 +165,7 @@ class BlockStream:
 
     def _show(self, text: str, directives: Directives) -> None:
         pause = self._pause()
-        self._shown.append(text)
+        self._shown = True
         self._emit(Block(text, (), directives, pause))
 
     def _pause(self) -> float:

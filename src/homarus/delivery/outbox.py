@@ -65,7 +65,7 @@ class Settled(Struct, frozen=True):
 
 
 class Outbox:
-    """Rows by id_, oldest first. An id_ is put once, also after a crash and for a while after it was settled."""
+    """Rows by id, oldest first. An id is put once, also after a crash and for a while after it was settled."""
 
     def __init__(
         self, path: Path, clock: Clock, *, warn: Callable[[str], None] = lambda _: None, bounds: Bounds = BOUNDS
@@ -94,7 +94,7 @@ class Outbox:
         return self._settled.get(id_)
 
     def put(self, outbound: Outbound) -> bool:
-        """Make a message durable and return True, or return False when its id_ is known. Raises where it cannot be kept."""
+        """Make a message durable and return True, or return False when its id is known. Raises where it cannot be kept."""
         if outbound.id in self._rows or outbound.id in self._settled:
             return False
         if not outbound.id:
@@ -120,7 +120,7 @@ class Outbox:
 
     def attach(self, id_: str, preview: str) -> None:
         """Note that a message that was shown as a preview becomes the first piece of this one."""
-        self._append({"attached": id_, "to": preview})
+        self._append({"attached": id_, "to": preview}, durable=False)
         self._rows[id_].edits = preview
 
     def preview(self, message: Outbound, receipt: str) -> None:
@@ -139,14 +139,14 @@ class Outbox:
 
     def detach(self, id_: str) -> None:
         """Note that a preview cannot become the first piece, which is sent like any other."""
-        self._append({"detached": id_})
+        self._append({"detached": id_}, durable=False)
         self._rows[id_].edits = ""
 
     def missed(self, id_: str, n: int) -> None:
         """Note that a piece that was tried surely did not arrive."""
         row = self._rows[id_]
         row.trying = None
-        self._append({"missed": id_, "n": n})
+        self._append({"missed": id_, "n": n}, durable=False)
 
     def sent(self, id_: str, n: int, receipt: str) -> None:
         """Note that a piece was shown. If that cannot be written it still counts for as long as this process lives."""
@@ -160,7 +160,7 @@ class Outbox:
         row = self._rows.pop(id_)
         self._remember(id_, outcome)
         settled = Settled(row.outbound, outcome, reason, tuple(row.receipts))
-        self._append({"settled": id_, "outcome": outcome})
+        self._append({"settled": id_, "outcome": outcome}, durable=False)
         if self._writer is not None and self._writer.size > max(self._bounds.file_bytes, 2 * self._least):
             try:
                 self._shrink()
@@ -174,6 +174,7 @@ class Outbox:
             self._writer = None
 
     def _append(self, record: dict[str, Any], *, durable: bool = True) -> None:
+        """Write a note. One whose loss in a power cut only costs certainty waits for the next that must be on the disk."""
         if self._writer is None:
             ensure_dir(self._path.parent)
             self._writer = JsonlWriter.open(self._path)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from homarus.core.clock import Clock
 from homarus.core.errors import DeliveryError, DeliveryFailure, StorageError
-from homarus.core.events import MessageEnded, ModelCalled, RunEvent, TextDelta, ToolStarted
+from homarus.core.events import ModelCalled, RunEvent, TextDelta, ToolStarted
 from homarus.core.messages import Outbound
 from homarus.core.redact import redacted
 from homarus.core.text import single_line
@@ -66,7 +66,7 @@ class Preview:
     def take(self, event: RunEvent) -> None:
         """Take an event of the run that the reply comes from."""
         match event:
-            case ModelCalled() | MessageEnded() if self._mode == "partial":
+            case ModelCalled() if self._mode == "partial":
                 self._filter, self._text = StreamFilter(), ""
             case TextDelta() if self._mode == "partial":
                 self.update(self._text + self._filter.feed(event.text))

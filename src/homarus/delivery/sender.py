@@ -118,7 +118,9 @@ class Sender:
         """Go on with what an earlier process left."""
         kept = {row.edits for row in self._outbox.pending()}
         for message, receipt in self._outbox.previews():
-            if receipt not in kept:
+            if receipt in kept:
+                self._forget(message)  # it is a message now
+            else:
                 self._spawn(self._clear(message, receipt))
         for row in self._outbox.pending():
             self._enqueue(row.outbound)
@@ -226,8 +228,11 @@ class Sender:
                 await channel.delete(message, receipt)
         except DeliveryError as error:
             self._warn(f"a preview of {_name(message)} stays: {one_line(error)}")
+        self._forget(message)
+
+    def _forget(self, preview: Outbound) -> None:
         try:
-            self._outbox.preview(message, "")
+            self._outbox.preview(preview, "")
         except StorageError as error:
             self._warn(one_line(error))
 

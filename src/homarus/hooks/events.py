@@ -21,15 +21,15 @@ KEYS: tuple[str, ...] = (
     "session:patch",
     "gateway:startup",
     "gateway:shutdown",
+    "message:received",
+    "message:sent",
 )
 # OpenClaw's other keys, by the part of the program whose moments they are. A program without that part emits none of
 # them; a hook that waits for one is told so.
 ELSEWHERE: dict[str, str] = {
     "gateway:pre-restart": "gateway",
-    "message:received": "channels",
     "message:transcribed": "channels",
     "message:preprocessed": "channels",
-    "message:sent": "channels",
 }
 
 

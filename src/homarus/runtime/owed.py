@@ -1,8 +1,8 @@
 """What of an answer its chat has not seen yet, told from the transcript alone. Pure.
 
 An answer is known by the entry of the message that it answers: `<session>.<entry>`, then the number of the model's
-message since then, then the number of the piece of it. Whoever comes back after a crash finds the same names, and the
-outbox takes each once.
+message since then, then the number of the piece of it and a digest of its words. Whoever comes back after a crash finds
+the same names, and the outbox takes each once.
 """
 
 from __future__ import annotations

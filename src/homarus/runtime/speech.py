@@ -203,7 +203,7 @@ class Speech:
 
     def _block(self, text: str, directives: Directives | None = None, *, pause: float = 0.0) -> None:
         """Post one piece of the message that is being said."""
-        name = f"{self._number}.{len(self._pieces)}"
+        name = f"{self._number}.{len(self._pieces)}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         self._pieces.append(text)
         prefix = f"{self._manner.prefix} " if self._manner.prefix and not self._posted else ""
         self._posted += 1
@@ -225,7 +225,8 @@ class Speech:
     def _early(self, block: Block) -> None:
         """Post a piece of a message that is not in the log yet: then the log must know of the piece."""
         if block.text.strip():
-            self._session.append("custom", {"customType": PIECE, "data": {"text": block.text}})
+            # Not synced: the name of a piece tells its text, so one that a power cut took out of the log does no harm.
+            self._session.append("custom", {"customType": PIECE, "data": {"text": block.text}}, durable=False)
             self._block(block.text, block.directives, pause=block.pause)
 
     def _stir(self, kind: str) -> None:

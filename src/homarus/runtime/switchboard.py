@@ -27,7 +27,7 @@ from homarus.config.view import Config
 from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
-from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
+from homarus.core.routes import AT_HOME, Route, SessionKey, main_session, normalize_account_id
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
@@ -126,6 +126,7 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
+        self.sender.start()  # what an earlier process left goes out before what is found to be missing
         self._leave.append(runtime.listeners.watch(self._asked))
 
     async def start(self) -> None:
@@ -133,7 +134,6 @@ class Switchboard:
         self.outgoing.sweep()
         await self.incoming.sweep()
         self.manager.commands = {row.name: row.help for row in self._client.router.commands.values()}
-        self.sender.start()
         await self.manager.start()
         self.intake.recover()
 
@@ -283,6 +283,10 @@ class Switchboard:
         if settled.outcome in {"failed", "partial", "unknown"}:
             where = f"{message.channel}:{single_line(message.to, 80)}"
             _log.warning("a message to %s ended as %s: %s", where, settled.outcome, settled.reason)
+        if self._home.tell.anybody("message:sent"):
+            about: dict[str, Any] = {"channelId": message.channel, "accountId": message.account, "to": message.to}
+            about |= {"content": message.text, "success": settled.outcome == "sent", "error": settled.reason}
+            self._do(self._home.tell("message:sent", main_session(self._home.config.default_agent.id), about))
 
     # Out: what others say.
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from homarus.config.keypath import KeyPath
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import APART, Inbound
 from homarus.core.routes import (
     DEFAULT_ACCOUNT,
     DmScope,
@@ -122,7 +122,7 @@ def _route(inbound: Inbound, agent_id: str, config: Config, binding: Binding | N
     settings = config.block("session", SessionSettings)
     scopes = binding.session if binding else Scopes()
     dm_scope = settings.dm_scope
-    if config.get("session.dmScope") is None and inbound.trust is not Trust.OWNER:
+    if config.get("session.dmScope") is None and (inbound.facts or {}).get(APART):
         # Who shares the main session can have its words repeated to them. Unless told otherwise, that is the owner alone.
         dm_scope = DmScope.PER_CHANNEL_PEER
     settings = replace(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from tests.channels.irc.server import Server
-from tests.channels.recorder import Recorder, Running, until
+from tests.channels.platform_host import RecordingHost, running, until
 
 from homarus.channels.irc.adapter import Irc, address
 from homarus.channels.irc.connection import Connection, IrcSettings, Pace
@@ -27,7 +27,7 @@ def host_for(server, tmp_path, **more):
         "channels": ["#Room key"],
         "lineSeconds": 0,
     }
-    return Recorder(tmp_path, settings | more)
+    return RecordingHost(tmp_path, settings | more)
 
 
 def to(target, **more):
@@ -35,13 +35,13 @@ def to(target, **more):
 
 
 async def joined(host):
-    await until(lambda: "joined" in host.changed_kinds())
+    await until(lambda: "joined" in host.kinds)
 
 
 async def test_a_message_in_a_room_and_one_in_private(tmp_path):
     async with Server(CAPS) as server:
         host = host_for(server, tmp_path)
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             server.push(
                 "@msgid=x1;time=2026-01-02T03:04:05.678Z;account=alice :Alice!~a@home.example PRIVMSG #ROOM :Helper, \x02hi\x02"
@@ -49,8 +49,8 @@ async def test_a_message_in_a_room_and_one_in_private(tmp_path):
             server.push(":Alice!~a@home.example PRIVMSG helper :hello")
             server.push("@+draft/reply=x1;bot :robo!r@h PRIVMSG #room :helpers unite")
             server.push(":alice!~a@home.example PRIVMSG #room :\x01ACTION waves\x01")
-            await until(lambda: len(host.inbound) == 4)
-        room, private, robot, action = host.inbound
+            await until(lambda: len(host.received) == 4)
+        room, private, robot, action = host.received
         assert (room.id, room.text, room.peer, room.chat_type, room.mentioned) == (
             "x1",
             "Helper, hi",
@@ -63,14 +63,14 @@ async def test_a_message_in_a_room_and_one_in_private(tmp_path):
         assert (private.peer, private.chat_type, private.mentioned) == ("alice", "direct", False)
         assert (robot.from_bot, robot.reply_to, robot.mentioned) == (True, "x1", False)
         assert action.text == "* alice waves"
-        assert len({one.id for one in host.inbound}) == 4
+        assert len({one.id for one in host.received}) == 4
         assert server.said("JOIN")[0].params == ("#Room", "key")
 
 
 async def test_what_is_no_message_stays_outside(tmp_path):
     async with Server(CAPS) as server:
         host = host_for(server, tmp_path)
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             for line in (
                 ":alice!a@h PRIVMSG helper :\x01VERSION\x01",
@@ -83,7 +83,7 @@ async def test_what_is_no_message_stays_outside(tmp_path):
             ):
                 server.push(line)
             server.push(":alice!a@h PRIVMSG helper :last")
-            await until(lambda: host.inbound)
+            await until(lambda: host.received)
         assert host.texts == ["last"]
         assert not server.said("NOTICE")
 
@@ -92,7 +92,7 @@ async def test_text_goes_out_whole_and_its_id_comes_back(tmp_path):
     async with Server(CAPS) as server:
         host = host_for(server, tmp_path)
         irc = Irc(host, SystemClock())
-        async with Running(irc):
+        async with running(irc):
             await joined(host)
             text = "größe 👍🏽 " * 100
             sent = await irc.send(to("#room", reply_to="x9"), Piece(text, text), "k")
@@ -102,9 +102,9 @@ async def test_text_goes_out_whole_and_its_id_comes_back(tmp_path):
             assert sent == f"m{len(lines)}"
             assert [dict(line.tags) for line in lines[:2]] == [{"+draft/reply": "x9"}, {}]
             server.push(f"@+draft/reply={sent} :alice!a@h PRIVMSG #room :why?")
-            await until(lambda: host.inbound)
-            assert host.inbound[0].quote is not None
-            assert host.inbound[0].quote.ours
+            await until(lambda: host.received)
+            assert host.received[0].quote is not None
+            assert host.received[0].quote.ours
             found = await irc.directory("")
             assert [one.id for one in found] == ["#room", "alice", "bob"]
             await irc.typing(to("#room"))
@@ -118,7 +118,7 @@ async def test_a_refusal_is_told_with_what_can_be_done(tmp_path, number, kind):
         server.refuse["bob"] = number
         host = host_for(server, tmp_path)
         irc = Irc(host, SystemClock())
-        async with Running(irc):
+        async with running(irc):
             await joined(host)
             with pytest.raises(DeliveryError) as caught:
                 await irc.send(to("bob"), Piece("x", "x"), "k")
@@ -131,7 +131,7 @@ async def test_who_left_in_a_netsplit_is_asked_again_later(tmp_path):
         server.refuse["bob"] = "401"
         host = host_for(server, tmp_path)
         irc = Irc(host, SystemClock())
-        async with Running(irc):
+        async with running(irc):
             await joined(host)
             server.push(":Bob!b@h QUIT :one.example two.example")
             await asyncio.sleep(0)
@@ -147,7 +147,7 @@ async def test_a_lost_connection_leaves_a_started_message_in_doubt_and_comes_bac
         with pytest.raises(DeliveryError) as early:
             await irc.send(to("#room"), Piece("x", "x"), "k0")
         assert early.value.kind is DeliveryFailure.TRANSIENT
-        async with Running(irc):
+        async with running(irc):
             await joined(host)
             server.deaf = True
             sending = asyncio.create_task(irc.send(to("#room"), Piece("x", "x"), "k1"))
@@ -157,8 +157,8 @@ async def test_a_lost_connection_leaves_a_started_message_in_doubt_and_comes_bac
                 await sending
             assert caught.value.kind is DeliveryFailure.UNKNOWN
             server.deaf = False
-            await until(lambda: len(host.identities) == 2)
-            await until(lambda: host.changed_kinds().count("joined") == 2)
+            await until(lambda: len(host.up) == 2)
+            await until(lambda: host.kinds.count("joined") == 2)
             assert await irc.send(to("#room"), Piece("y", "y"), "k2") == "k2"
         assert server.connections == 2
 
@@ -167,13 +167,13 @@ async def test_a_taken_nick_gets_a_variant_and_is_taken_back(tmp_path):
     async with Server("") as server:
         server.taken = {"helper"}
         host = host_for(server, tmp_path, nickserv={"password": "s3cret"})
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
-            assert host.identities[0].id == "helper_"
+            assert host.up[0].id == "helper_"
             said = [line.last for line in server.said("PRIVMSG")]
-            assert said == ["IDENTIFY s3cret", "GHOST helper s3cret"]
+            assert said == ["IDENTIFY helper s3cret", "GHOST helper s3cret"]
             server.push(":helper_!helper@host.example NICK helper")
-            await until(lambda: host.identities[-1].id == "helper")
+            await until(lambda: host.up[-1].id == "helper")
 
 
 async def test_login_before_anybody_sees_us(tmp_path):
@@ -182,7 +182,7 @@ async def test_login_before_anybody_sees_us(tmp_path):
     file.write_text(secret + "\n")
     async with Server(CAPS, {"helper": secret}) as server:
         host = host_for(server, tmp_path, sasl={"passwordFile": str(file)}, nickserv={"password": "unused"})
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
         assert not server.said("PRIVMSG")
         assert [line.command for line in server.heard].index("AUTHENTICATE") < [
@@ -193,7 +193,7 @@ async def test_login_before_anybody_sees_us(tmp_path):
 async def test_login_by_certificate(tmp_path):
     async with Server(CAPS) as server:
         host = host_for(server, tmp_path, sasl={"mechanism": "external"})
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
         assert [line.last for line in server.said("AUTHENTICATE")] == ["EXTERNAL", "+"]
 
@@ -224,47 +224,47 @@ async def test_a_closed_room_is_told_and_the_rest_works(tmp_path):
     async with Server("") as server:
         server.refuse["#closed"] = "473"
         host = host_for(server, tmp_path, channels=["#closed", "#room", " "])
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             await until(lambda: host.troubles)
             assert "#closed" in host.troubles[0]
             server.push(":op!o@h KICK #room helper :out\x1b[2J")
-            await until(lambda: "left" in host.changed_kinds())
+            await until(lambda: "left" in host.kinds)
             assert "\x1b" not in host.troubles[-1]
 
 
 async def test_what_the_disk_refuses_waits_and_keeps_its_place(tmp_path):
     async with Server("") as server:
         host = host_for(server, tmp_path)
-        host.full = 1
-        async with Running(Irc(host, SystemClock())):
+        host.disk_full = 1
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             server.push(":a!a@h PRIVMSG helper :one")
             server.push(":a!a@h PRIVMSG helper :two")
-            await until(lambda: len(host.inbound) == 2)
+            await until(lambda: len(host.received) == 2)
         assert host.texts == ["one", "two"]
 
 
 async def test_people_who_are_logged_in_can_be_known_by_their_account(tmp_path):
     async with Server(CAPS) as server:
         host = host_for(server, tmp_path, senderIdentity="account")
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             server.push("@account=Alice :x!~a@h PRIVMSG helper :in")
             server.push(":account:Alice!~a@h PRIVMSG helper :a nick that poses")
             server.push("@account=* :x!~a@h PRIVMSG helper :out")
-            await until(lambda: len(host.inbound) == 3)
-        assert [one.sender for one in host.inbound] == ["account:Alice", "account:alice!~a@h", "x!~a@h"]
+            await until(lambda: len(host.received) == 3)
+        assert [one.sender for one in host.received] == ["account:Alice", "account:alice!~a@h", "x!~a@h"]
 
 
 async def test_over_long_lines_of_a_server_say_nothing(tmp_path):
     async with Server("") as server:
         host = host_for(server, tmp_path)
-        async with Running(Irc(host, SystemClock())):
+        async with running(Irc(host, SystemClock())):
             await joined(host)
             server.push(":a!a@h PRIVMSG helper :" + "x" * 200_000 + ":a!a@h PRIVMSG helper :forged")
             server.push(":a!a@h PRIVMSG helper :next")
-            await until(lambda: host.inbound)
+            await until(lambda: host.received)
         assert host.texts == ["next"]
 
 

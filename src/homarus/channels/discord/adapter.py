@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discord import inbound as read
 from homarus.channels.discord.wire import FATAL, explained, paced
-from homarus.channels.support import Note, Pauses, proxy_for
+from homarus.channels.support import Note, Pauses, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -148,26 +148,20 @@ class Discord:
         """Hand over what was heard, one by one; what cannot be kept is tried again, for Discord does not repeat it."""
         while True:
             step = await self._waiting.get()
-            trouble = ""
             while True:
                 try:
                     await step()
                     break
                 except DeliveryError as problem:  # an answer to Discord that it did not take
-                    trouble = problem.message
-                    self._host.troubled(trouble, cure=problem.cure)
+                    noted(self._host, self._identity, problem.message, problem.cure)
                     break
                 except (HomarusError, OSError) as problem:
-                    trouble = f"a message could not be kept: {problem}"
-                    self._host.troubled(trouble, cure="is the disk full?")
+                    not_kept(self._host, self._identity, problem)
                     await self._pauses.wait()
                 except Exception as problem:  # an event that nobody foresaw must not hold up the others
                     logging.getLogger(__name__).warning("an event of Discord was passed over", exc_info=True)
-                    trouble = f"discord: an event was passed over ({type(problem).__name__})"
-                    self._host.troubled(trouble)
+                    noted(self._host, self._identity, f"discord: an event was passed over ({type(problem).__name__})")
                     break
-            if trouble and self._identity.id:
-                self._host.connected(self._identity)
 
     async def _ready(self, event: Any) -> None:
         self._me = int(event.my_user.id)

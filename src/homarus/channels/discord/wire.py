@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ FATAL = {
 
 
 PACE_SECONDS = 30.0
+# The address of an answer to a tap holds a key to it.
+_ADDRESS = re.compile(r"(?: for)? https?://\S+")
 
 
 async def paced(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -53,7 +56,8 @@ def _explain(problem: Exception, *, once: bool) -> DeliveryError:
     import aiohttp
     import hikari
 
-    what = single_line(f"discord: {getattr(problem, 'message', '') or str(problem) or type(problem).__name__}")
+    said = getattr(problem, "message", "") or str(problem) or type(problem).__name__
+    what = single_line(f"discord: {_ADDRESS.sub('', said)}")
     match problem:
         case hikari.RateLimitTooLongError():
             what = "discord: too many requests"

@@ -27,13 +27,12 @@ from homarus.channels.email.servers import (
     smtp,
     trouble,
 )
-from homarus.channels.support import keep_connected, reason, refused, settings_of
+from homarus.channels.support import Note, keep_connected, reason, refused, settings_of
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
-from homarus.storage.atomic import write_atomic
 
 THREADS = 2000
 # A watch is short, since what comes in the instant before it may go untold; a step is how long stopping may take.
@@ -71,6 +70,7 @@ class Email:
         for key, value, known in (("imapTls", ours.imap_tls, IMAP_PORTS), ("smtpTls", ours.smtp_tls, SMTP_PORTS)):
             if value not in known:
                 raise ChannelError(f"channels.email.{key} is none of {', '.join(known)}", fatal=True)
+        self._note = Note(host.folder, "state.json")
         self._state: State | None = None
         self._mailbox: Mailbox | None = None
         # The IMAP connection belongs to one thread. It lives as long as a connection does.
@@ -90,7 +90,7 @@ class Email:
         self._thread = ThreadPoolExecutor(1, "homarus-imap")
         box, polite = None, False
         try:
-            self._state = await asyncio.to_thread(self._load)
+            self._state = self._note.load(State) or State()
             box = await self._there(partial(Mailbox, self._settings))
             self._mailbox = box
             self._host.connected(Identity(self._settings.address, self._settings.name, self._settings.address))
@@ -119,15 +119,8 @@ class Email:
             raise EOFError("the connection is gone")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _load(self) -> State:
-        try:
-            return msgspec.json.decode((self._host.folder / "state.json").read_bytes(), type=State)
-        except (OSError, msgspec.DecodeError):
-            return State()
-
     async def _save(self) -> None:
-        data = msgspec.json.encode(self._state)
-        await asyncio.to_thread(write_atomic, self._host.folder / "state.json", data)
+        await asyncio.to_thread(self._note.write, self._known())
 
     async def _begin(self, box: Mailbox) -> list[int]:
         """Return the letters that came while we were away; at the very first time, none."""
@@ -160,7 +153,7 @@ class Email:
 
     def _known(self) -> State:
         if self._state is None:
-            self._state = self._load()
+            self._state = self._note.load(State) or State()
         return self._state
 
     # -- hearing ----------------------------------------------------------------------------------------------------
@@ -221,8 +214,8 @@ class Email:
         state.keep(theirs, message.thread or id_, kept)
         try:
             await self._save()
-        except OSError as problem:
-            self._host.troubled(f"a thread could not be kept: {reason(problem)}")
+        except StorageError as problem:
+            self._host.troubled(f"a thread could not be kept: {problem.message}")
         return id_
 
     async def edit(self, message: Outbound, sent: str, piece: Piece) -> None:

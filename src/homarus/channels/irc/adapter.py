@@ -12,7 +12,7 @@ from homarus.channels.channel import Change, Channel, Host, Identity
 from homarus.channels.irc import wire
 from homarus.channels.irc.connection import Connection, IrcSettings
 from homarus.channels.irc.wire import Line
-from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of
+from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of, side_by_side
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
@@ -23,6 +23,7 @@ from homarus.delivery.place import Piece
 WAITING = 1000  # messages that wait to be kept
 REMEMBERED = 500
 REJOIN_SECONDS, REJOIN_MOST, SPLIT_SECONDS = 60.0, 3600.0, 600.0
+GHOST_SECONDS = 2.0  # until the services have put out whoever has our nick
 # No list of targets, no mask, no status message, nothing that begins a text.
 _TARGET = late(r"[^\x00-\x20\x7f,:$@%~*?][^\x00-\x20\x7f,*?]*")
 _NO_JOIN = frozenset(("403", "405", "407", "437", "471", "473", "474", "475", "476", "477", "489", "520"))
@@ -51,12 +52,7 @@ class Irc:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        keeping = asyncio.create_task(self._keep())
-        try:
-            await keep_connected(self._session, self._host, self._clock)
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await side_by_side(keep_connected(self._session, self._host, self._clock), self._keep())
 
     async def _session(self) -> None:
         services = self._settings.nickserv
@@ -95,6 +91,7 @@ class Irc:
                     if password:
                         ghost = f"GHOST {self._settings.nick} {password}"
                         await line.post("PRIVMSG", self._settings.nickserv.service, ghost)
+                        await self._clock.sleep(GHOST_SECONDS)
                     await line.post("NICK", self._settings.nick)
                 rooms = [room.split()[:2] for room in self._settings.channels if room.strip()]
                 missing = [room for room in rooms if line.fold(room[0]) not in self._joined]
@@ -111,7 +108,9 @@ class Irc:
         services = self._settings.nickserv
         if services.register and services.register_email:
             await line.post("PRIVMSG", services.service, f"REGISTER {password} {services.register_email}")
-        await line.post("PRIVMSG", services.service, f"IDENTIFY {password}")
+        # Under another nick than the registered one, the service must be told whose password it is.
+        whose = "" if line.fold(line.nick) == line.fold(self._settings.nick) else f"{self._settings.nick} "
+        await line.post("PRIVMSG", services.service, f"IDENTIFY {whose}{password}")
 
     async def _keep(self) -> None:
         """Hand over what was heard, in order. What cannot be kept waits here, since nobody will say it again."""
@@ -195,7 +194,8 @@ class Irc:
             chat_type="group" if group else "direct",
             timestamp=self._moment(heard),
             mentioned=group and is_named(line.fold(text), line.fold(line.nick)),
-            from_bot="bot" in heard.tags or "draft/bot" in heard.tags,
+            # Servers give the mark names of their own (`draft/bot`); what clients put in begins with a plus.
+            from_bot=any(name.rpartition("/")[2] == "bot" for name in heard.tags if not name.startswith("+")),
             reply_to=answers,
             quote=Quote(answers, ours=answers in self._said) if answers else None,
             facts={"account": account} if account else None,

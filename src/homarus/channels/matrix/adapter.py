@@ -22,12 +22,10 @@ from homarus.channels.matrix.session import (
     MatrixSettings,
     Seen,
     failure,
-    load,
     opened,
-    save,
     trouble,
 )
-from homarus.channels.support import keep_connected, reason, refused, settings_of
+from homarus.channels.support import Note, keep_connected, reason, refused, settings_of
 from homarus.core.clock import Clock, SystemClock
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Inbound, Media, Outbound, Quote
@@ -53,6 +51,7 @@ class Matrix:
         if self._settings.auto_join not in {"off", "allowlist", "always"}:
             raise ChannelError("channels.matrix.autoJoin is none of off, allowlist, always", fatal=True)
         self._client: Any = None
+        self._note = Note(host.folder, "state.json")
         self._seen = Seen()
         # Bounded memories: what was said lately, reactions by their event, the last event of a room, what is still locked.
         self._said: dict[str, tuple[str, str]] = {}
@@ -69,7 +68,7 @@ class Matrix:
     async def _session(self) -> None:
         client = await opened(self._settings, self._host)
         try:
-            self._seen = await load(self._host.folder / "state.json", Seen) or Seen()
+            self._seen = self._note.load(Seen) or Seen()
             direct = await client.list_direct_rooms()
             if isinstance(direct, nio.DirectRoomsResponse):
                 self._know_direct(direct.rooms)
@@ -110,15 +109,15 @@ class Matrix:
         await self._unlock(client)
         if reply.next_batch != before:
             self._seen.since = reply.next_batch
-            await save(self._host.folder / "state.json", self._seen)
+            await asyncio.to_thread(self._note.write, self._seen)
         if client.olm:
             await self._tend_keys(client)
 
     def _know_direct(self, people: Any) -> None:
         for rooms in events.table(people).values():
             for room in rooms if isinstance(rooms, list) else ():
-                if isinstance(room, str) and room not in self._seen.direct:
-                    self._seen.direct.append(room)
+                if isinstance(room, str):
+                    self._seen.is_direct(room)
 
     async def _invited(self, client: Any, room_id: str, state: list[Raw]) -> None:
         ours = self._settings

@@ -13,10 +13,10 @@ import msgspec
 import nio
 
 from homarus.channels.channel import Host
-from homarus.channels.support import Block, reason, tls_context
+from homarus.channels.support import Block, Note, proxy_for, reason, tls_context
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.text import single_line
-from homarus.storage.atomic import write_atomic
+from homarus.storage.atomic import ensure_dir, write_atomic
 
 POLL_MS, REQUEST_SECONDS = 30_000, 60.0
 PEOPLE = 1000
@@ -60,23 +60,15 @@ class Seen(msgspec.Struct):
     rooms_of: dict[str, str] = {}
     direct: list[str] = []
 
+    def is_direct(self, room: str) -> None:
+        if room not in self.direct:
+            self.direct = [*self.direct[-PEOPLE + 1 :], room]
+
     def talks_with(self, person: str, room: str) -> None:
         self.rooms_of.pop(person, None)
         self.rooms_of[person] = room
         while len(self.rooms_of) > PEOPLE:
             del self.rooms_of[next(iter(self.rooms_of))]
-
-
-async def load(path: Path, kind: type[Any]) -> Any:
-    """Return what a file holds; None where it is missing or holds something else, which is then written anew."""
-    try:
-        return msgspec.json.decode(await asyncio.to_thread(path.read_bytes), type=kind)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-async def save(path: Path, value: msgspec.Struct) -> None:
-    await asyncio.to_thread(write_atomic, path, msgspec.json.encode(value))
 
 
 async def opened(settings: MatrixSettings, host: Host) -> Any:
@@ -113,7 +105,7 @@ def _client(settings: MatrixSettings, host: Host) -> Any:
         raise ChannelError("encryption needs a library", fatal=True, cure="pip install 'homarus[matrix-e2e]'")
     folder = host.folder / "keys"
     if settings.encryption:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        ensure_dir(folder)
     # Sending again is decided outside: the library itself gives up at once.
     config = nio.AsyncClientConfig(
         max_limit_exceeded=0,
@@ -122,21 +114,15 @@ def _client(settings: MatrixSettings, host: Host) -> Any:
         encryption_enabled=settings.encryption,
         pickle_key=_pickle_key(folder) if settings.encryption else "",
     )
-    client = nio.AsyncClient(
+    return nio.AsyncClient(
         settings.homeserver.rstrip("/"),
         settings.user_id,
         device_id=settings.device_id or None,
         store_path=str(folder) if settings.encryption else "",
         config=config,
         ssl=tls_context(settings.ca_file) if settings.homeserver.startswith("https:") else None,
-        proxy=settings.proxy or None,
+        proxy=proxy_for(settings.homeserver, host.settings),
     )
-    if not settings.proxy:
-        # The library's own session would not look at HTTPS_PROXY and NO_PROXY.
-        client.client_session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS), trust_env=True
-        )
-    return client
 
 
 def _pickle_key(folder: Path) -> str:
@@ -152,8 +138,8 @@ async def _log_in(client: Any, settings: MatrixSettings, host: Host) -> None:
         raise ChannelError(
             "channels.matrix has neither accessToken nor userId and password", fatal=True, cure="set one of them"
         )
-    file = host.folder / "login.json"
-    kept: Login | None = await load(file, Login)
+    note = Note(host.folder, "login.json")
+    kept = note.load(Login)
     if kept and kept.homeserver == settings.homeserver and kept.user_id == settings.user_id:
         client.restore_login(kept.user_id, kept.device_id, kept.access_token)
         told = await client.whoami()
@@ -165,7 +151,7 @@ async def _log_in(client: Any, settings: MatrixSettings, host: Host) -> None:
         client.access_token, client.device_id = "", kept.device_id
     _checked(await client.login(settings.password, device_name=settings.device_name), "correct userId and password")
     login = Login(settings.homeserver, client.user_id, client.device_id, client.access_token)
-    await save(file, login)
+    await asyncio.to_thread(note.write, login)
 
 
 def _checked(reply: Any, cure: str) -> Any:

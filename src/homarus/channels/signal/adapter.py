@@ -20,7 +20,7 @@ import msgspec
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.signal import inbound as read
-from homarus.channels.support import Note, Pauses, exchange, mime_of, never_left, refused
+from homarus.channels.support import LastWords, Note, Pauses, exchange, mime_of, never_left, not_kept, noted, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -52,6 +52,7 @@ class Signal:
         self._settings = dict(host.settings) | dict(host.settings.get("transport") or {})
         number = str(host.settings.get("account") or "").strip()
         self._me = read.Me(number, str(host.settings.get("accountUuid") or "").strip(), host.account)
+        self._who = Identity(number, handle=self._me.uuid)
         where = f"{self._settings.get('httpHost') or '127.0.0.1'}:{int(self._settings.get('httpPort') or 8080)}"
         self._bind = where
         self._external = str(self._settings.get("url") or self._settings.get("httpUrl") or "").rstrip("/")
@@ -118,20 +119,21 @@ class Signal:
         quiet = asyncio.subprocess.DEVNULL
         try:
             daemon = await asyncio.create_subprocess_exec(
-                *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+                *command, stdin=quiet, stdout=quiet, stderr=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as problem:
             cure = "install signal-cli, or name it in channels.signal.transport.cliPath"
             raise ChannelError(
                 f"signal: {program} cannot be started: {problem.strerror}", fatal=True, cure=cure
             ) from None
+        last = LastWords(daemon.stderr)
         seconds = min(120.0, max(1.0, float(self._settings.get("startupTimeoutMs") or 30_000) / 1000))
         try:
             async with asyncio.timeout(seconds):
                 while not await self._is_up():
                     if daemon.returncode is not None:
                         cure = f"see what it says: {' '.join(command)}"
-                        what = f"signal: signal-cli ended with status {daemon.returncode}"
+                        what = f"signal: signal-cli ended with status {daemon.returncode}: {await last.end()}"
                         raise DeliveryError(DeliveryFailure.TRANSIENT, what, cure=cure)
                     await asyncio.sleep(0.1)
         except TimeoutError:
@@ -157,7 +159,7 @@ class Signal:
         if accounts is not None and self._me.number not in {str(one.get("number")) for one in accounts}:
             what = f"signal: the daemon does not serve {self._me.number}"
             raise refused(what, "link the account: signal-cli link -n homarus, then scan the code with Signal")
-        return Identity(self._me.number, handle=self._me.uuid)
+        return self._who
 
     async def _listen(self, me: Identity) -> None:
         parser = SseParser()
@@ -197,10 +199,8 @@ class Signal:
                 read.change(envelope, self._me, sender),
             )
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as problem:
-            self._host.troubled(f"signal: an event was passed over ({type(problem).__name__})")
-            self._host.connected(Identity(self._me.number, handle=self._me.uuid))
+            noted(self._host, self._who, f"signal: an event was passed over ({type(problem).__name__})")
             return
-        kept = True
         while True:
             try:
                 if said is not None:
@@ -209,11 +209,8 @@ class Signal:
                     await self._host.changed(change)
                 break
             except (HomarusError, OSError) as problem:
-                kept = False
-                self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+                not_kept(self._host, self._who, problem)
                 await self._pauses.wait()
-        if not kept:
-            self._host.connected(Identity(self._me.number, handle=self._me.uuid))
         if said is not None and said.chat_type == "direct" and not said.from_self:
             if len(self._unread) >= PEOPLE:
                 self._unread.clear()
@@ -253,7 +250,7 @@ class Signal:
         request: dict[str, Any] = {
             **read.target(message.to),
             "message": piece.text,
-            "editTimestamp": read.split_id(sent)[0],
+            "editTimestamp": _moment(sent),
         }
         if piece.styles:
             request["textStyle"] = [
@@ -262,7 +259,7 @@ class Signal:
         _check_results(await self._call("send", request))
 
     async def delete(self, message: Outbound, sent: str) -> None:
-        await self._call("remoteDelete", {**read.target(message.to), "targetTimestamp": read.split_id(sent)[0]})
+        await self._call("remoteDelete", {**read.target(message.to), "targetTimestamp": _moment(sent)})
 
     async def react(self, message: Outbound, to_message: str, emoji: str, *, on: bool = True) -> None:
         where = read.target(message.to)
@@ -362,6 +359,12 @@ class Signal:
         if code == _IO:
             raise DeliveryError(doubt, what)
         raise refused(what, _CURES.get(code, ""))
+
+
+def _moment(sent: str) -> int:
+    if not (stamp := read.split_id(sent)[0]):
+        raise refused(f"signal: '{single_line(sent, 40)}' is the id of no message")
+    return stamp
 
 
 class Unserved(DeliveryError):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.slack import inbound as read
-from homarus.channels.support import Note, Pauses, proxy_for
+from homarus.channels.support import Note, Pauses, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -60,6 +60,7 @@ class Slack:
         self._socket: Any = None
         self._me, self._who = read.Bot(""), Identity("")
         self._names: dict[str, str] = {}
+        self._sent_by_people: dict[str, str] = {}
         self._waiting: asyncio.Queue[Any] = asyncio.Queue()
         # The direct chat with each person who wrote: their id is what the program knows them by.
         self._notes = Note(host.folder, "chats.json")
@@ -132,21 +133,15 @@ class Slack:
                 answer = await self._take(str(request.type), request.payload or {}, str(request.envelope_id))
             except (HomarusError, OSError) as problem:
                 # Without an answer Slack delivers it again.
-                self._note(f"a message could not be kept: {problem}", cure="is the disk full?")
+                not_kept(self._host, self._who, problem)
                 continue
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                self._note(f"slack: an event was passed over ({type(problem).__name__})")
+                noted(self._host, self._who, f"slack: an event was passed over ({type(problem).__name__})")
                 answer = None
             from slack_sdk.socket_mode.response import SocketModeResponse
 
             with contextlib.suppress(Exception):  # a lost socket; it will be delivered again, and known
                 await socket.send_socket_mode_response(SocketModeResponse(request.envelope_id, answer))
-
-    def _note(self, what: str, cure: str = "") -> None:
-        """Tell what went wrong beside a connection that is there."""
-        self._host.troubled(what, cure=cure)
-        if self._socket is not None:
-            self._host.connected(self._who)
 
     async def _take(self, kind: str, payload: Mapping[str, Any], envelope: str) -> dict[str, Any] | None:
         """Take one envelope in, and return what its sender sees at once, if anything."""
@@ -162,6 +157,8 @@ class Slack:
         if kind != "events_api" or not event:
             return None
         event = {"team": payload.get("team_id"), **event}
+        if self._repeated(event):
+            return None
         if event["type"] in {"message", "app_mention"}:
             await self._learn_names(read.people_in(event))
             if (said := read.message(event, self._me, self._names)) is not None:
@@ -169,6 +166,16 @@ class Slack:
         if (change := read.change(event, self._me)) is not None:
             await self._host.changed(change)
         return None
+
+    def _repeated(self, event: Mapping[str, Any]) -> bool:
+        """Say whether a person's program sent the same message twice: Slack then shows two, with one id of that program."""
+        ident = str(event.get("client_msg_id") or "")
+        if event["type"] != "message" or not ident:
+            return False
+        first = self._sent_by_people.setdefault(ident, str(event.get("ts")))
+        if len(self._sent_by_people) > NAMES:
+            self._sent_by_people.pop(next(iter(self._sent_by_people)))
+        return first != str(event.get("ts"))
 
     async def _slash(self, payload: Mapping[str, Any], envelope: str) -> dict[str, Any] | None:
         options = dict(self._settings.get("slashCommand") or {})

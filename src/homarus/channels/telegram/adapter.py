@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Call, Note, Pauses, listen, mime_of
+from homarus.channels.support import Call, Note, Pauses, listen, mime_of, not_kept, noted, refused
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
-from homarus.core.messages import Media, Outbound
+from homarus.core.messages import Inbound, Media, Outbound
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 
@@ -29,6 +29,7 @@ PHOTO_BYTES = 10_000_000
 CALLBACK_BYTES = 64
 MENU = 100
 _COMMAND = re.compile(r"[a-z0-9_]{1,32}")
+_KIND = re.compile(r"^(?:(?:telegram|tg|user|group|channel):)+")
 _T = TypeVar("_T")
 
 
@@ -37,10 +38,11 @@ def open_channel(host: Host) -> Telegram:
 
 
 class Telegram:
-    def __init__(self, host: Host, pauses: Pauses | None = None, poll_seconds: int = POLL_SECONDS) -> None:
+    def __init__(self, host: Host, pause: Callable[[], Pauses] = Pauses, poll_seconds: int = POLL_SECONDS) -> None:
         self._host = host
         self._settings = host.settings
-        self._pauses = pauses or Pauses()
+        # One for the connection, and one for messages that cannot be kept although it is there.
+        self._pauses, self._keeping = pause(), pause()
         self._poll_seconds = poll_seconds
         self._offset = Note(host.folder, "offset.json")
         self._me = read.Bot(0, "")
@@ -125,22 +127,23 @@ class Telegram:
             self._pauses.reset()
             if not well:
                 self._host.connected(self._identity)
-            offset, well = await self._take_all(updates, offset)
+                well = True
+            offset = await self._take_all(updates, offset)
 
-    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> tuple[int | None, bool]:
+    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> int | None:
         """Take updates in, in order, and keep how far it came: what was not taken in is asked for again."""
-        before, well = offset, True
+        before = offset
         try:
             for group in _albums(updates):
                 await self._take(group)
                 offset = int(group[-1]["update_id"]) + 1
+                self._keeping.reset()
         except (HomarusError, OSError) as problem:
-            self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
-            well = False
-            await self._pauses.wait()
+            not_kept(self._host, self._identity, problem)
+            await self._keeping.wait()
         if offset is not None and offset != before:
             self._offset.write({"bot": self._me.id, "next": offset})
-        return offset, well
+        return offset
 
     async def _serve(self, url: str) -> None:
         from aiogram.types import FSInputFile
@@ -175,30 +178,30 @@ class Telegram:
 
     async def _take(self, group: list[dict[str, Any]]) -> None:
         """Take one update in, or the several that are one album."""
-        parts = [part for part in [self._parsed(raw) for raw in group] if part is not None]
-        messages = []
-        for update in parts:
-            for change in read.changes(update, self._me):
+        messages: list[Inbound] = []
+        for raw in group:
+            update, changes, said = self._read(raw)
+            for change in changes:
                 await self._change(change)
-            if (posted := update.message or update.channel_post) is not None:
-                messages.append(read.message(posted, self._me))
-            if update.callback_query is not None:
+            messages += [said] if said is not None else []
+            if update is not None and update.callback_query is not None:
                 await self._tapped(update.callback_query)
-        inbound = [message for message in messages if message is not None]
-        if inbound:
-            await self._host.receive(inbound[0] if len(inbound) == 1 else read.album(inbound))
+        if messages:
+            await self._host.receive(messages[0] if len(messages) == 1 else read.album(messages))
 
-    def _parsed(self, raw: dict[str, Any]) -> Any:
-        """Return an update as aiogram reads it. One that it cannot read would otherwise be asked for without end."""
+    def _read(self, raw: dict[str, Any]) -> tuple[Any, list[Change], Inbound | None]:
+        """Return what an update says. One that cannot be read is passed over, or it would be asked for without end."""
         from aiogram.types import Update
         from pydantic import ValidationError
 
         try:
-            return Update.model_validate(raw)
-        except ValidationError as problem:
-            self._host.troubled(f"an update of Telegram was passed over: {problem.error_count()} fields are unreadable")
-            self._host.connected(self._identity)
-            return None
+            update = Update.model_validate(raw)
+            posted = update.message or update.channel_post
+            said = read.message(posted, self._me) if posted is not None else None
+            return update, list(read.changes(update, self._me)), said
+        except (ValidationError, AttributeError, TypeError, ValueError) as problem:
+            noted(self._host, self._identity, f"an update of Telegram was passed over ({type(problem).__name__})")
+            return None, [], None
 
     async def _tapped(self, query: Any) -> None:
         inbound = read.tap(query, self._me)
@@ -248,7 +251,7 @@ class Telegram:
     async def edit(self, message: Outbound, sent: str, piece: Piece) -> None:
         from aiogram.types import LinkPreviewOptions
 
-        where = {"chat_id": self._chat(message), "message_id": int(sent), "reply_markup": _keyboard(piece),
+        where = {"chat_id": self._chat(message), "message_id": _number(sent), "reply_markup": _keyboard(piece),
                  "parse_mode": None if piece.text == piece.plain else "HTML"}  # fmt: skip
         preview = None if self._settings.get("linkPreview") else LinkPreviewOptions(is_disabled=True)
         try:
@@ -263,14 +266,14 @@ class Telegram:
                 raise
 
     async def delete(self, message: Outbound, sent: str) -> None:
-        await self._wire.ask(lambda bot: bot.delete_message(self._chat(message), int(sent)))
+        await self._wire.ask(lambda bot: bot.delete_message(self._chat(message), _number(sent)))
 
     async def react(self, message: Outbound, to_message: str, emoji: str, *, on: bool = True) -> None:
         from aiogram.types import ReactionTypeEmoji
 
         reactions = [ReactionTypeEmoji(emoji=emoji)] if on else []
         await self._wire.ask(
-            lambda bot: bot.set_message_reaction(self._chat(message), int(to_message), reaction=reactions)
+            lambda bot: bot.set_message_reaction(self._chat(message), _number(to_message), reaction=reactions)
         )
 
     async def typing(self, message: Outbound) -> None:
@@ -308,7 +311,7 @@ class Telegram:
         return [Identity(str(chat.id), chat.title or chat.full_name or "", chat.username or "")]
 
     def _chat(self, message: Outbound) -> int | str:
-        to = message.to.partition(":topic:")[0]
+        to = _KIND.sub("", message.to.partition(":topic:")[0])
         to = self._moved.get(to, to)
         return int(to) if to.lstrip("-").isdigit() else to
 
@@ -356,6 +359,12 @@ def _albums(updates: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
             groups.append([update])
         last = album
     return groups
+
+
+def _number(ident: str) -> int:
+    if not ident.isdigit():
+        raise refused(f"telegram: '{single_line(ident, 40)}' is the id of no message")
+    return int(ident)
 
 
 def _thread(message: Outbound) -> str:

@@ -154,13 +154,19 @@ def _called(text: str, entities: Any, me: Bot) -> tuple[str, bool]:
             mentioned = mentioned or (entity.user is not None and entity.user.id == me.id)
         if entity.type not in {"mention", "bot_command"}:
             continue
-        word = entity.extract_from(text)
+        word = _part(text, entity.offset, entity.length)
         name, at, handle = word.partition("@")
         ours = bool(me.handle) and handle.lower() == me.handle.lower()
         mentioned = mentioned or ours
         if entity.type == "bot_command" and entity.offset == 0 and (ours or not at):
             command = name + text[len(word) :]
     return command, mentioned
+
+
+def _part(text: str, start: int, length: int) -> str:
+    """Return a part of a text, as Telegram counts: in units of UTF-16."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
 
 
 def _quote(replied: Any, part: Any, me: Bot) -> Quote:

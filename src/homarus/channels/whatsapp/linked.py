@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Note, Pauses, mime_of, proxy_for, refused
+from homarus.channels.support import SCAN, LastWords, Note, Pauses, mime_of, not_kept, noted, proxy_for, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -28,8 +28,7 @@ LINE = 1 << 26
 ANSWER_SECONDS = 120.0
 SENT = 1000
 UNREAD = 100
-LOGIN = "login.json"  # the code to scan, while there is one
-_LINK = "scan the code with WhatsApp → Linked devices: homarus channels login --channel whatsapp"
+_LINK = "scan the code with WhatsApp → Linked devices: homarus channels login whatsapp"
 # What ends an account until somebody acts, and what they do.
 _ENDS = {
     "LoggedOut": ("whatsapp: the phone unlinked this device", _LINK),
@@ -66,12 +65,13 @@ class Linked:
         self._worker: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
-        self._login = Note(host.folder, LOGIN)
+        self._login = Note(host.folder, SCAN)
         self._me = Identity("")
         self._lid = ""
         self._sent: OrderedDict[str, None] = OrderedDict()
         self._unread: dict[tuple[str, str], list[str]] = {}
         self._qr = False
+        self._why = ""  # what the worker said before it ended
 
     # ---- coming in
 
@@ -92,6 +92,7 @@ class Linked:
         for left in folder.glob("fetched-*"):
             left.unlink()
         self._forget_code()
+        self._why = ""
         command = self._command or [sys.executable, "-m", "homarus.channels.whatsapp.worker"]
         proxy = proxy_for("https://web.whatsapp.com/", self._settings) or ""
         self._worker = worker = await asyncio.create_subprocess_exec(
@@ -99,12 +100,13 @@ class Linked:
             str(folder),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
             env={name: os.environ[name] for name in _PASSED if name in os.environ} | {"HOMARUS_WHATSAPP_PROXY": proxy},
             limit=LINE,
             start_new_session=True,
         )
         assert worker.stdout is not None
+        last = LastWords(worker.stderr)
         waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         handling = asyncio.ensure_future(self._handle(waiting))
         reading = asyncio.ensure_future(self._listen(worker.stdout, waiting))
@@ -117,7 +119,9 @@ class Linked:
         if self._qr:
             self._qr = False
             raise ChannelError("whatsapp: nobody scanned the code", fatal=True, cure=_LINK)
-        raise DeliveryError(DeliveryFailure.TRANSIENT, f"whatsapp: the linked device ended ({worker.returncode})")
+        last_words = await last.end()
+        what = self._why or f"the linked device ended ({worker.returncode}) {last_words if worker.returncode else ''}"
+        raise DeliveryError(DeliveryFailure.TRANSIENT, f"whatsapp: {what}".rstrip())
 
     async def _end(self, worker: asyncio.subprocess.Process, *tasks: asyncio.Future[Any]) -> None:
         self._worker = None
@@ -160,7 +164,7 @@ class Linked:
             try:
                 await self._event(told)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                self._note(f"whatsapp: an event was passed over ({type(problem).__name__})")
+                noted(self._host, self._me, f"whatsapp: an event was passed over ({type(problem).__name__})")
             finally:
                 waiting.task_done()
             if told["event"] == "message":
@@ -184,26 +188,22 @@ class Linked:
             self._me, self._lid = Identity(str(told["number"]), str(told.get("name") or "")), str(told.get("lid") or "")
             self._pauses.reset()
             self._host.connected(self._me)
+        elif kind == "noted":
+            noted(self._host, self._me, f"whatsapp: {single_line(str(told.get('why')))}")
         elif kind == "failed":
-            self._host.troubled(f"whatsapp: {single_line(str(told.get('why')))}")
+            self._why = single_line(str(told.get("why")))
+            self._host.troubled(f"whatsapp: {self._why}")
         else:
             self._host.troubled(_TROUBLES.get(kind, f"whatsapp: {single_line(kind, 40)}"))
 
     def _forget_code(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            (self._host.folder / LOGIN).unlink()
-
-    def _note(self, what: str) -> None:
-        """Tell what went wrong beside a connection that is there."""
-        self._host.troubled(what)
-        if self._me.id:
-            self._host.connected(self._me)
+            (self._host.folder / SCAN).unlink()
 
     async def _message(self, told: Mapping[str, Any]) -> None:
         if told["id"] in self._sent:
             return  # our own words, come back
         inbound, change = self._inbound(told), self._change(told)
-        troubled = False
         while True:
             try:
                 if inbound is not None:
@@ -212,11 +212,8 @@ class Linked:
                     await self._host.changed(change)
                 break
             except (HomarusError, OSError) as problem:
-                troubled = True
-                self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+                not_kept(self._host, self._me, problem)
                 await self._pauses.wait()
-        if troubled and self._me.id:
-            self._host.connected(self._me)
         if inbound is not None and not told.get("mine"):
             if len(self._unread) >= SENT:
                 self._unread.clear()

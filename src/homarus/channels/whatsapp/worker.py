@@ -123,7 +123,7 @@ class Worker:
             try:
                 said = await self._said(held)
             except Exception as problem:  # noqa: BLE001 - a message that nobody foresaw must not hold up the others
-                self.tell(event="failed", why=f"a message was passed over ({type(problem).__name__})")
+                self.tell(event="noted", why=f"a message was passed over ({type(problem).__name__})")
                 continue
             if said is not None:
                 self._next, n = self._next + 1, self._next
@@ -362,6 +362,7 @@ def _drawn(code: str) -> dict[str, str]:
 
 
 def main() -> None:
+    os.umask(0o077)  # the keys of the device are for nobody else
     folder, proxy = Path(sys.argv[1]), os.environ.pop("HOMARUS_WHATSAPP_PROXY", "")
     asyncio.run(Worker(folder, proxy).run())
 

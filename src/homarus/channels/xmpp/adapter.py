@@ -13,9 +13,12 @@ from xml.etree import ElementTree as ET
 import msgspec
 import slixmpp
 from slixmpp.exceptions import IqError, IqTimeout, PresenceError, XMPPError
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
+from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from homarus.channels.channel import Change, Channel, Host, Identity
-from homarus.channels.support import is_named, keep_connected, reason, refused, settings_of
+from homarus.channels.support import Note, is_named, keep_connected, reason, refused, settings_of, side_by_side
 from homarus.channels.xmpp import stanzas
 from homarus.channels.xmpp.session import ANSWER_SECONDS, Session, XmppSettings
 from homarus.channels.xmpp.stanzas import Said
@@ -26,7 +29,6 @@ from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 from homarus.net.egress import Egress, Limits
-from homarus.storage.atomic import write_atomic
 
 REMEMBERED, WAITING, ARCHIVE = 1000, 1000, 1000
 
@@ -60,6 +62,7 @@ class Xmpp:
             )
         self._nick = ours.nick or self._me.local
         self._client: Any = None
+        self._note = Note(host.folder, "state.json")
         self._state = State()
         self._heard: asyncio.Queue[Said] = asyncio.Queue(WAITING)
         self._joined: set[str] = set()
@@ -74,20 +77,14 @@ class Xmpp:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        keeping = asyncio.create_task(self._keep())
-        try:
-            await keep_connected(self._session, self._host, self._clock)
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await side_by_side(keep_connected(self._session, self._host, self._clock), self._keep())
 
     async def _session(self) -> None:
-        self._state = await asyncio.to_thread(self._load)
+        self._state = self._note.load(State) or State()
         session = Session(self._settings, self._me)
         client = session.client
-        client.add_event_handler("message", lambda stanza: self._take(stanza.xml))
-        client.add_event_handler("message_error", lambda stanza: self._take(stanza.xml))
-        client.add_event_handler("carbon_received", lambda stanza: self._take_copy(stanza.xml))
+        # Not the library's own events: they leave out what has no body, as reactions and errors.
+        client.register_handler(Callback("homarus", MatchXPath(f"{{{stanzas.CLIENT}}}message"), self._arrived))
         client.add_event_handler("groupchat_presence", self._presence)
         joining: list[asyncio.Task[None]] = []
         try:
@@ -95,14 +92,14 @@ class Xmpp:
             client.send_presence()
             await self._catch_up(client)
             try:
-                await client["xep_0280"].enable(timeout=int(ANSWER_SECONDS))
+                await client.plugin["xep_0280"].enable(timeout=int(ANSWER_SECONDS))
             except (IqError, IqTimeout):
                 pass  # then what goes to another client of this account stays there
             self._client = client
             self._host.connected(Identity(self._me.bare, self._nick, self._me.bare))
             joining = [asyncio.create_task(self._join(client, room, words)) for room, words in self._rooms.items()]
             raise ChannelError(f"the connection ended: {single_line(await session.ended)}")
-        except (XMPPError, slixmpp.xmlstream.NotConnectedError) as problem:
+        except (XMPPError, NotConnectedError) as problem:
             raise ChannelError(f"the server says no: {single_line(str(problem))}") from problem
         finally:
             self._client = None
@@ -124,7 +121,7 @@ class Xmpp:
                 since = self._state.rooms.get(room)
                 history: dict[str, Any] = {"since": since} if since else {"maxstanzas": 0}
                 try:
-                    await client["xep_0045"].join_muc_wait(
+                    await client.plugin["xep_0045"].join_muc_wait(
                         slixmpp.JID(room),
                         self._nick,
                         password=password[0] if password else None,
@@ -150,19 +147,13 @@ class Xmpp:
             self._joined.discard(room)
             self._host.troubled(f"put out of {room}")
 
-    def _load(self) -> State:
-        try:
-            return msgspec.json.decode((self._host.folder / "state.json").read_bytes(), type=State)
-        except (OSError, msgspec.DecodeError):
-            return State()
-
     async def _catch_up(self, client: Any) -> None:
         """Take in what came while we were away, from the server's archive where it has one."""
         if self._state.seen is None:
             self._state.seen = self._clock.now()
             return
         try:
-            async for result in client["xep_0313"].iterate(start=self._state.seen, total=ARCHIVE):
+            async for result in client.plugin["xep_0313"].iterate(start=self._state.seen, total=ARCHIVE):
                 found = result["mam_result"]
                 forwarded = found["forwarded"]
                 said = stanzas.read(forwarded["stanza"].xml)
@@ -176,6 +167,16 @@ class Xmpp:
 
     # -- hearing ----------------------------------------------------------------------------------------------------
 
+    def _arrived(self, stanza: Any) -> None:
+        copied = stanza.xml.find(
+            f"{{{stanzas.CARBONS}}}received/{{{stanzas.FORWARD}}}forwarded/{{{stanzas.CLIENT}}}message"
+        )
+        if copied is None:
+            self._take(stanza.xml)
+        # What went to another client of this account is copied to us by our own server; others only say so.
+        elif stanza["from"].bare in {"", self._me.bare}:
+            self._take(copied)
+
     def _take(self, xml: ET.Element) -> None:
         said = stanzas.read(xml)
         waiting = self._awaited.get(said.id)
@@ -187,12 +188,6 @@ class Xmpp:
         except asyncio.QueueFull:
             self._host.troubled(f"more than {WAITING} messages wait to be kept; new ones are lost")
 
-    def _take_copy(self, xml: ET.Element) -> None:
-        """Take what went to another client of this account; the library checked that our own server says so."""
-        copied = xml.find(f"{{{stanzas.CARBONS}}}received/{{{stanzas.FORWARD}}}forwarded/{{{stanzas.CLIENT}}}message")
-        if copied is not None:
-            self._take(copied)
-
     def _is_ours(self, said: Said) -> bool:
         if said.type == "groupchat":
             return said.bare in self._rooms and said.nick == self._nick_in(said.bare)
@@ -201,7 +196,7 @@ class Xmpp:
     def _nick_in(self, room: str) -> str:
         if self._client is None:
             return self._nick
-        return str(self._client["xep_0045"].our_nicks[None].get(room, self._nick))
+        return str(self._client.plugin["xep_0045"].our_nicks[None].get(room, self._nick))
 
     async def _keep(self) -> None:
         """Hand over what was heard, in order; what cannot be kept waits here."""
@@ -241,8 +236,7 @@ class Xmpp:
             self._state.rooms[said.bare] = max(moment, self._state.rooms.get(said.bare, moment))
         else:
             self._state.seen = max(moment, self._state.seen or moment)
-        data = msgspec.json.encode(self._state)
-        await asyncio.to_thread(write_atomic, self._host.folder / "state.json", data, lasting=False)
+        await asyncio.to_thread(self._note.write, self._state)
 
     def _who(self, said: Said) -> str:
         """Return who really speaks in a room: the address that the room knows, or a mark that the room gave them.
@@ -251,7 +245,7 @@ class Xmpp:
         """
         if said.bare not in self._rooms:
             return said.bare
-        known = self._client["xep_0045"].get_jid_property(said.bare, said.nick, "jid") if self._client else None
+        known = self._client.plugin["xep_0045"].get_jid_property(said.bare, said.nick, "jid") if self._client else None
         if known:
             return str(slixmpp.JID(known).bare)
         return f"occupant:{said.bare}/{said.occupant}" if said.occupant else f"nick:{said.sender}"
@@ -328,10 +322,10 @@ class Xmpp:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await waiting
             else:
-                await client["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
+                await client.plugin["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
         except IqError:
             pass  # a server that knows no ping still answered
-        except (OSError, TimeoutError, IqTimeout, slixmpp.xmlstream.NotConnectedError) as problem:
+        except (OSError, TimeoutError, IqTimeout, NotConnectedError) as problem:
             raise DeliveryError(DeliveryFailure.UNKNOWN, f"XMPP: {reason(problem)}") from problem
         finally:
             self._awaited.pop(id_, None)
@@ -393,7 +387,9 @@ class Xmpp:
         try:
             with path.open("rb") as file:
                 return str(
-                    await self._client["xep_0363"].upload_file(path.name, input_file=file, timeout=ANSWER_SECONDS)
+                    await self._client.plugin["xep_0363"].upload_file(
+                        path.name, input_file=file, timeout=ANSWER_SECONDS
+                    )
                 )
         except UploadServiceNotFound:
             raise refused("the server takes no files", "ask its operator for HTTP upload (XEP-0363)") from None
@@ -420,7 +416,7 @@ class Xmpp:
 
     async def probe(self) -> Identity:
         if self._client is not None:
-            await self._client["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
+            await self._client.plugin["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
         else:
             session = Session(self._settings, self._me)
             try:

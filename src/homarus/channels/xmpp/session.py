@@ -53,7 +53,7 @@ class Session:
         client.auto_authorize, client.auto_subscribe = None, False
         for name in _PLUGINS:
             client.register_plugin(name)
-        client["xep_0199"].enable_keepalive(PING_SECONDS, int(ANSWER_SECONDS))
+        client.plugin["xep_0199"].enable_keepalive(PING_SECONDS, int(ANSWER_SECONDS))
         client.add_event_handler("disconnected", self._over)
         client.add_event_handler("connection_failed", self._note)
         # The library would go on trying by itself; when to try again is decided outside.
@@ -87,7 +87,7 @@ class Session:
     async def close(self) -> None:
         client = self.client
         client.cancel_connection_attempt()
-        client["xep_0199"].disable_keepalive()
+        client.plugin["xep_0199"].disable_keepalive()
         if client.transport:
             try:
                 async with asyncio.timeout(3):

@@ -18,10 +18,13 @@ Link = Callable[[str, str], str]
 
 _TOKENS = late(r"<(?:@[UW][A-Z0-9]{2,}|#[CG][A-Z0-9]{2,})(?:\|[^<>|\n]{0,80})?>")
 # What Discord would read as markup: edges of words, pairs, and the beginnings of lines.
-_DISCORD = late(r"\\|`|\*(?=\S)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|\|\||(?m:^(?:#{1,3}|-#|>|>>>|[-+]|\d+\.)(?=\s))")
+_DISCORD = late(
+    r"\\|`|\*(?!\s)|(?<=\S)\*|(?<!\w)_|_(?!\w)|~~|\|\||(?m:^[ \t]*(?:>|(?:#{1,6}|-#|[-+*]|\d+\.)(?=\s|\Z)))"
+)
 _RANGES = ["BOLD", "ITALIC", "STRIKETHROUGH", "MONOSPACE", "SPOILER"]
 _EDGE = {chr(0xFDD0 + number): name for number, name in enumerate(_RANGES)}
 _END = "\ufdef"
+_MARKS = frozenset("*_~|`")
 _EDGES = late("[\ufdd0-\ufdd4\ufdef]")
 
 
@@ -60,7 +63,14 @@ def _slack_link(label: str, url: str) -> str:
 
 
 def _discord(text: str) -> str:
-    return _DISCORD.sub(lambda found: found[0].replace("||", "|\\|") if found[0] == "||" else "\\" + found[0], text)
+    return _DISCORD.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Put a backslash before each character that would be markup; of a number, before its dot."""
+    mark = found[0].strip()
+    first = "." if mark[0].isdigit() else mark[0]
+    return found[0].replace(first, f"\\{first}")
 
 
 def _discord_link(label: str, url: str) -> str:
@@ -290,7 +300,11 @@ def _weave(run: _Run, dialect: Dialect) -> str:
         while number < len(run.spans) and run.spans[number].start < span.end:
             number += 1
         out.append(dialect.escape(run.text[at : span.start]))
-        out.append(_styled(_Run(run.text, span.start, span.end, run.spans[first:number]), span, dialect))
+        styled = _styled(_Run(run.text, span.start, span.end, run.spans[first:number]), span, dialect)
+        # Marks that touch would be read as other marks: a space of no width keeps them apart.
+        before = out[-1] or (out[-2] if len(out) > 1 else "")
+        touching = styled[:1] in _MARKS and before.endswith(styled[:1]) and not dialect.tags
+        out.append(f"\u200b{styled}" if touching else styled)
         at = span.end
     out.append(dialect.escape(run.text[at : run.end]))
     return "".join(out)
@@ -317,6 +331,7 @@ def _whole_words(text: str, spans: Sequence[Span], dialect: Dialect) -> list[Spa
     """Return spans whose marks a platform will read as marks: line by line, without blanks at their edges and, where it is
     strict, never inside a word."""
     found: list[Span] = []
+    reached: dict[str, int] = {}
     for span in spans:
         if span.style in {"link", "url", "code"}:
             found.append(span)
@@ -327,8 +342,10 @@ def _whole_words(text: str, spans: Sequence[Span], dialect: Dialect) -> list[Spa
             end = start + len(line.rstrip())
             start += len(line) + 1
             inside = text[begin - 1 : begin].isalnum() or text[end : end + 1].isalnum()
-            if begin < end and not (dialect.strict and inside):
+            # A style inside itself is the same style, and its marks would end the outer one.
+            if begin < end and end > reached.get(span.style, 0) and not (dialect.strict and inside):
                 found.append(Span(begin, end, span.style))
+                reached[span.style] = end
     return sorted(found, key=lambda span: (span.start, -span.end))
 
 

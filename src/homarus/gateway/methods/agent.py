@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from homarus.commands.command import split_command
 from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
@@ -16,6 +18,7 @@ from homarus.gateway.scopes import ADMIN, READ, WRITE
 from homarus.models.levels import parse_level
 from homarus.runtime.client import RunOptions
 from homarus.runtime.reply import Reply, ReplyFold
+from homarus.runtime.starter import TurnStarter
 
 _log = logging.getLogger(__name__)
 _WAIT_MS, _LONGEST_WAIT = 30_000, 3_600_000
@@ -32,8 +35,14 @@ class AgentParams(Params, frozen=True, kw_only=True):
     thinking: str = ""
     timeout: int | None = None
     attachments: tuple[Attachment, ...] = ()
+    # Whether the answer is also sent to a chat, and to which; without one, to where the session was talked in last.
+    deliver: bool = False
+    channel: str = ""
+    to: str = ""
+    account_id: str = ""
+    thread_id: str | int = ""
     PASSED = passed(
-        "to replyTo deliver channel replyChannel accountId replyAccountId threadId groupId groupChannel groupSpace "
+        "replyTo replyChannel replyAccountId groupId groupChannel groupSpace "
         "bestEffortDeliver lane label cwd promptMode bootstrapContextMode bootstrapContextRunKind inputProvenance "
         "expectedExistingSessionId cleanupBundleMcpOnRunEnd modelRun sessionEffects"
     )
@@ -62,7 +71,7 @@ def _session(call: Call, params: AgentParams) -> SessionKey:
     return info.key if info else call.gateway.key(params.session_id, params.agent_id)
 
 
-async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
+async def ask(call: Call, params: AgentParams) -> Any:
     """Accept a message; its answer is the second response, whoever else is told meanwhile."""
     gateway, ident, key = call.gateway, params.idempotency_key, _session(call, params)
     pictures = images(params.attachments)
@@ -80,16 +89,16 @@ async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
     run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     run.awaited = True
     gateway.feed.attend(key)
-    gateway.spawn(_run(call, run, params.message, as_client(options, ident)))
+    gateway.spawn(_run(call, run, params, as_client(options, ident)))
     facts = {"runId": ident, "sessionKey": str(key), "agentId": key.agent_id}
     return {**facts, "status": "accepted", "acceptedAt": gateway.now_ms}
 
 
-async def _run(call: Call, run: Run, text: str, options: RunOptions) -> None:
+async def _run(call: Call, run: Run, params: AgentParams, options: RunOptions) -> None:
     gateway, fold = call.gateway, ReplyFold()
     await gateway.turnstile()
     try:
-        async for event in gateway.client.run(run.session, text, options):
+        async for event in gateway.client.run(run.session, params.message, options):
             fold.take(event)
     except Exception as problem:  # noqa: BLE001 - whatever goes wrong, somebody waits for an answer
         refused = (
@@ -103,13 +112,25 @@ async def _run(call: Call, run: Run, text: str, options: RunOptions) -> None:
             call.connection.answer(failure(call.id, refused))
         return
     reply = fold.reply()
-    run.result = _result(run, reply)
+    result = _result(run, reply)
+    if params.deliver and reply.text:
+        result["result"]["deliveryStatus"] = await _delivered(call, run, params, reply.text)
+    run.result = msgspec.Raw(msgspec.json.encode(result))
     status = "ok" if reply.ok else "timeout" if reply.status == "timeout" else "error"
     aborted = reply.status == "aborted"
     error, reason = ("aborted", "rpc") if aborted else (reply.error, "")
     run.end(status, gateway.now_ms, error=error, stop_reason=reason, text=reply.text)
     gateway.runs.close(run)
     call.answer(run.result)
+
+
+async def _delivered(call: Call, run: Run, params: AgentParams, text: str) -> dict[str, Any]:
+    """Bring an answer to a chat, durably and once for its key; it never goes to another one instead."""
+    target = {"channel": params.channel or "last", "to": params.to, "accountId": params.account_id}
+    target |= {"threadId": str(params.thread_id)}
+    starter = TurnStarter(call.gateway.runtime)
+    problem = await starter.deliver(run.session, target, text, f"agent:{run.id}", said=run.session)
+    return {"status": "failed", "error": problem} if problem else {"status": "sent"}
 
 
 async def _tell_later(call: Call, run: Run) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from homarus.channels.channel import Identity
 from homarus.channels.manager import Status
 from homarus.channels.settings import default_account
+from homarus.channels.support import SCAN, Note
 from homarus.core.errors import HomarusError
 from homarus.core.text import single_line
 from homarus.gateway.methods import Call, Method, Params, passed
@@ -128,7 +129,7 @@ def row(status: Status, probe: Json | None = None) -> Json:
 
 
 def _identity(identity: Identity) -> Json:
-    facts = {"id": identity.id, "name": identity.name, "handle": identity.handle}
+    facts = {"id": identity.id, "name": identity.name, "handle": identity.handle, "note": identity.note}
     return {key: value for key, value in facts.items() if value}
 
 
@@ -281,7 +282,7 @@ async def login_start(call: Call, params: LoginParams) -> Json:
         if now.connected or now.last_error:
             break
         await call.gateway.clock.sleep(LOOK_SECONDS)
-    return _login(now, channel, account)
+    return _login(call, now, channel, account)
 
 
 async def login_wait(call: Call, params: LoginParams) -> Json:
@@ -291,18 +292,21 @@ async def login_wait(call: Call, params: LoginParams) -> Json:
     until = call.gateway.clock.monotonic() + min(max(params.timeout_ms, 0), int(LONGEST_WAIT * 1000)) / 1000
     while not (now := _status(board, channel, account)).connected and call.gateway.clock.monotonic() < until:
         await call.gateway.clock.sleep(LOOK_SECONDS)
-    return _login(now, channel, account)
+    return _login(call, now, channel, account)
 
 
 def _status(board: Switchboard, channel: str, account: str) -> Status:
     return next(each for each in board.status() if (each.channel, each.account_id) == (channel, account))
 
 
-def _login(now: Status, channel: str, account: str) -> Json:
+def _login(call: Call, now: Status, channel: str, account: str) -> Json:
     if now.connected:
         return {"connected": True, "message": f"{channel}/{account} is connected"}
     words = " ".join(part for part in (now.last_error, now.cure) if part)
-    return {"connected": False, "message": words or f"{channel}/{account} is starting"}
+    # A code to scan, where the platform wants one: as text, as a picture for a page and as characters for a terminal.
+    code = Note(call.client.home.config.paths.own_dir / "channels" / channel / account, SCAN).read()
+    shown = {key: code[key] for key in ("qr", "qrDataUrl", "terminal") if isinstance(code.get(key), str)}
+    return {"connected": False, "message": words or f"{channel}/{account} is starting", **shown}
 
 
 METHODS = {

@@ -28,13 +28,14 @@ from homarus.gateway.scopes import ADMIN, APPROVALS, READ, WRITE
 from homarus.queue.modes import Overrides, parse_mode
 from homarus.runtime.client import RunOptions
 from homarus.sessions.entry import Compaction, Entry, Leaf, MessageEntry
-from homarus.sessions.log import load_tail, read_entries
+from homarus.sessions.log import WINDOW, load_tail, read_entries
 from homarus.sessions.places import visit
 from homarus.sessions.view import project, visible
 from homarus.storage.boundary import Root
 
 Json = dict[str, Any]
 PAGE, MAX_FOLLOWED = 200, 50
+FIRST_WEIGHT = 80_000  # characters that are read of a long session before it is shown; the rest is fetched afterwards
 MAX_TEXT, MAX_FILES, MAX_BRANCHES = 200_000, 20, 100
 UPLOADS = "uploads"
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -81,8 +82,11 @@ class EntryParams(Params, frozen=True, kw_only=True):
     entry: str
 
 
-async def _entries(call: Call, key: SessionKey) -> list[Entry]:
-    """Return the branch of a session as far back as its last compaction. Nothing is opened for writing."""
+async def _entries(call: Call, key: SessionKey, weight: int = WINDOW) -> list[Entry]:
+    """Return the branch of a session as far back as its last compaction, or about so many characters of it.
+
+    Nothing is opened for writing.
+    """
     import asyncio
 
     home = call.client.home
@@ -95,7 +99,7 @@ async def _entries(call: Call, key: SessionKey) -> list[Entry]:
     def read() -> list[Entry]:
         try:
             with visit(info.place) as source:
-                return list(load_tail(source).entries)
+                return list(load_tail(source, limit=weight).entries)
         except (OSError, StorageError):
             return []
 
@@ -113,7 +117,7 @@ async def open_session(call: Call, params: OpenParams) -> Json:
             call.connection.messages_of.discard(followed[0])
         call.connection.messages_of.add(f"page:{key}")
     gateway.feed.attend(key)
-    entries = await _entries(call, key)
+    entries = await _entries(call, key, WINDOW if params.after else FIRST_WEIGHT)
     state = gateway.page_feed.state(key)
     place = next((at for at, entry in enumerate(entries) if entry.id == params.after), None) if params.after else None
     first = max(0, len(entries) - max(1, min(params.limit, 1000))) if place is None else place + 1
@@ -122,7 +126,11 @@ async def open_session(call: Call, params: OpenParams) -> Json:
         while first and (not lines or lines[0]["role"] == "tool"):  # a result is shown with its call
             first -= 1
             lines = lines_of(entries[first:])
-    facts = {"key": str(key), "lines": lines, "more": place is None and first > 0, "continued": place is not None}
+    # Where the first entry has one above it, there is more, unless a compaction stands there.
+    older = first > 0 or bool(
+        entries and entries[0].parent_id and lines and lines[0]["role"] not in {"summary", "reset"}
+    )
+    facts = {"key": str(key), "lines": lines, "more": place is None and older, "continued": place is not None}
     return {**facts, **state, "session": row_of(gateway, key), "defaults": await defaults(call, key)}
 
 

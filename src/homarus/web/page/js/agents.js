@@ -8,10 +8,11 @@ import { Page, act, ago, ask, button, card, chip, choose, confirm, form, head, n
 import { newSession } from "./app.js";
 
 class AgentsView extends Page {
-  /** @type {any[]} */ agents = [];
-  /** @type {any[]} */ models = [];
+  agents = [];
+  models = [];
   /** @type {any} */ channels = null;
   /** @type {any} */ config = null;
+  /** @type {any} */ rules = null;
 
   hears = ["config.changed"];
 
@@ -19,6 +20,7 @@ class AgentsView extends Page {
     const [agents, models, channels, config] = await Promise.all([wire.call("agents.list"), wire.call("models.list"), wire.call("channels.status"), wire.call("config.get")]);
     [this.agents, this.models, this.channels, this.config] = [agents.agents, models.models, channels, config];
     store.agents = agents.agents;
+    this.rules = wire.may("admin") ? await wire.call("exec.approvals.get") : null;
   }
 
   render() {
@@ -36,8 +38,17 @@ class AgentsView extends Page {
           row.channel === "whatsapp" && !row.connected ? button(t("Pair"), () => this.#pair(row), { class: "small", disabled: off }) : null)] })))
         : h("p", { class: "hint" }, t("No channel is set up. They stand under “channels” in the settings.")), h("p", null, h("a", { href: "#/config/channels" }, t("Settings of the channels")))),
       card(t("Who answers where"), h("p", { class: "hint" }, t("The first rule that fits decides; everything else goes to the default agent.")), table([t("Where"), t("Agent"), ""], bindings.map((rule, place) => ({ key: place, cells: [h("code", null, JSON.stringify(rule.match ?? {})), rule.agentId, button(t("Delete"), () => this.#bind(bindings.filter((_, at) => at !== place)), { class: "small danger", disabled: off })] }))), button(t("Add a rule"), () => this.#add(bindings), { disabled: off })),
+      this.rules?.exists ? card(t("What may always run"), table([t("Agent"), t("What"), t("Last used"), ""], Object.entries(this.rules.file.agents).flatMap(([agent, held]) => held.allowlist.map((rule) => ({ key: rule.id, cells: [agent, h("code", null, visible(rule.pattern)), ago(rule.lastUsedAt),
+        button(t("Take back"), () => this.#revoke(rule.id), { class: "small danger" })] }))))) : null,
       card(t("Models"), table([t("Model"), t("Provider"), t("Window")], this.models.map((each) => ({ key: `${each.provider}/${each.id}`, cells: [each.name ?? each.id, each.provider, each.contextWindow ? number(each.contextWindow) : "–"] })))),
     ];
+  }
+
+  /** @param {string} id */
+  async #revoke(id) {
+    const agents = Object.fromEntries(Object.entries(this.rules.file.agents).map(([agent, held]) => [agent, { ...held, allowlist: held.allowlist.filter((rule) => rule.id !== id) }]));
+    await wire.call("exec.approvals.set", { file: { ...this.rules.file, agents }, baseHash: this.rules.hash });
+    await this.reload();
   }
 
   async #create() {

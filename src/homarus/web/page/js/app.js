@@ -46,6 +46,7 @@ class HomeApp extends View {
   /** @type {Set<string>} */ #there = new Set(["chat"]);
 
   start() {
+    this.replaceChildren(); // what stood there until this script was read
     document.documentElement.dataset.theme = theme();
     document.documentElement.lang = language();
     this.hear(wire, "state", () => this.update());

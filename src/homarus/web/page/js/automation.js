@@ -14,8 +14,8 @@ function rhythm(when) {
 }
 
 class AutomationView extends Page {
-  /** @type {any[]} */ jobs = [];
-  /** @type {any[]} */ runs = [];
+  jobs = [];
+  runs = [];
   /** @type {any} */ status = null;
 
   hears = ["cron", "heartbeat"];

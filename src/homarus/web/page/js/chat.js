@@ -5,7 +5,7 @@ import { wire } from "./wire.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
 import { cited, coloured, loadColours, markdown } from "./markdown.js";
-import { act, ask, bytes, button, chip, choose, clock, confirm, diff, money, number, prompt, short, toast, visible } from "./parts.js";
+import { act, bytes, button, chip, choose, clock, confirm, diff, explain, money, number, prompt, short, toast, visible } from "./parts.js";
 import { go, newSession } from "./app.js";
 import "./list.js";
 
@@ -25,12 +25,12 @@ function about(call) {
 
 class ChatView extends View {
   session = "";
-  /** @type {any[]} */ lines = [];
+  lines = [];
   /** @type {any} */ live = null;
   /** @type {any} */ info = null;
-  /** @type {any[]} */ notices = [];
-  /** @type {any[]} */ files = [];
-  /** @type {any[]} */ sending = [];
+  notices = [];
+  files = [];
+  sending = [];
   /** @type {Set<string>} */ folds = new Set();
   /** @type {Entry[]} */ entries = [];
   editing = "";
@@ -93,7 +93,7 @@ class ChatView extends View {
       if (this.more && !found.continued) void this.#earlier(session);
     } catch (problem) {
       this.#early = null;
-      if (/** @type {any} */ (problem).code !== "LOST") this.problem = /** @type {any} */ (problem).message;
+      if (problem.code !== "LOST") this.problem = problem.message;
       this.update();
     }
   }
@@ -200,6 +200,7 @@ class ChatView extends View {
     if (!text.trim() && !files.length) return;
     const id = crypto.randomUUID();
     const message = { id, text, files: files.map((file) => file.name) };
+    const unnamed = this.ready && !this.lines.length && /:dashboard:/.test(this.session) && !this.info?.label && text.trim() && !text.startsWith("/");
     this.sending.push(message);
     this.list?.toEnd();
     this.update();
@@ -207,12 +208,13 @@ class ChatView extends View {
       const sent = await Promise.all(files.map(async (file) => ({ name: file.name, mimeType: PICTURES.test(file.type) ? file.type : "", data: await base64(file) })));
       const mode = this.busy && this.later ? { queueMode: "followup" } : {};
       await wire.call("page.send", { session: this.session, message: text, id, files: sent, ...mode }, { again: true });
+      if (unnamed) await wire.call("sessions.patch", { key: this.session, label: text.trim().replace(/\s+/g, " ").slice(0, 48) });
     } catch (problem) {
       this.sending = this.sending.filter((one) => one.id !== id);
       const box = this.box;
       if (box && !box.value) box.value = text;
       this.files.push(...files);
-      toast(/** @type {any} */ (problem).message, "bad");
+      toast(problem.message, "bad");
       this.update();
     }
   }
@@ -229,7 +231,7 @@ class ChatView extends View {
       await wire.call("page.goBack", { session: this.session, entry: line.id });
       await this.#send(text);
     } catch (problem) {
-      if (/** @type {any} */ (problem).details?.code !== "FIRST_MESSAGE") throw problem;
+      if (problem.details?.code !== "FIRST_MESSAGE") throw problem;
       const made = await wire.call("sessions.create", { agentId: this.info?.agentId ?? "", message: text });
       go("chat", made.key);
     }
@@ -395,11 +397,7 @@ class ChatView extends View {
   /** Why a passage was recalled for a message. @returns {Kid} */
   #why(line) {
     const passages = [...new Set([...line.context.matchAll(/(?:[\w@.-]+\/)*[\w@.-]+\.md#L\d+/g)].map((found) => found[0]))].slice(0, 12);
-    return passages.length ? h("p", { class: "whys" }, t("Why was it recalled?"), " ", passages.map((place) => button(place, async () => {
-      const found = await wire.call("page.memory.explain", { query: line.text, citation: place, agent: this.info?.agentId ?? "" });
-      await ask(place, (done) => [h("p", null, found.rank ? t("rank {rank} of {all}", { rank: found.rank, all: found.candidates }) : t("not among {all} candidates", { all: found.candidates })), h("blockquote", null, found.text),
-        h("table", { class: "data" }, h("tbody", null, found.parts.map((part) => h("tr", null, h("td", null, part[0]), h("td", null, part[1].toFixed(3)), h("td", null, `+${part[2].toFixed(3)}`))))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
-    }, { class: "quiet small" }))) : null;
+    return passages.length ? h("p", { class: "whys" }, t("Why was it recalled?"), " ", passages.map((place) => button(place, () => explain(line.text, place, this.info?.agentId ?? ""), { class: "quiet small" }))) : null;
   }
 
   /** @returns {Kid} */
@@ -449,7 +447,7 @@ class ChatView extends View {
     const key = (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event); };
     const paste = (event) => { if (event.clipboardData?.files.length) { event.preventDefault(); this.#attach(event.clipboardData.files); } };
     const off = !wire.may("write");
-    return h("form", { class: "composer", onsubmit: send },
+    return h("form", { class: `composer${this.busy ? " busy" : ""}`, onsubmit: send },
       this.files.length ? h("ul", { class: "files" }, this.files.map((file, place) => h("li", { key: `${file.name}${place}` }, preview(file), h("bdi", null, file.name), h("small", null, ` ${bytes(file.size)}`),
         h("button", { type: "button", class: "quiet small", "aria-label": t("Remove {name}", { name: file.name }), onclick: () => { this.files.splice(place, 1); this.update(); } }, "×")))) : null,
       h("div", { class: "line" },

@@ -24,6 +24,7 @@ function changes(before, after) {
 class ConfigView extends Page {
   /** @type {any} */ state = null;
   /** @type {any} */ schema = null;
+  /** What takes the last change back. @type {any} */ back = null;
   /** @type {any} */ draft = {};
   text = "";
   /** @type {string[]} */ wrong = [];
@@ -59,6 +60,7 @@ class ConfigView extends Page {
 
   async #write(wish, back) {
     const done = await wire.call("config.patch", { raw: JSON.stringify(wish), baseHash: this.state.hash });
+    this.back = back;
     await this.reload();
     const paths = done.changedPaths.join(", ");
     toast(t("Saved: {paths}", { paths }), "", back && { label: t("Undo"), run: async () => { await this.#write(back, null); } });
@@ -72,6 +74,7 @@ class ConfigView extends Page {
     const words = this.text.toLowerCase();
     return [
       head(t("Settings"), h("code", null, this.state.path), this.changed ? chip("warn", t("not saved")) : null,
+        this.back ? button(t("Undo"), () => this.#write(this.back, null), { disabled: this.changed || !may }) : null,
         button(t("Discard"), () => this.reload(), { disabled: !this.changed }), button(t("Review and save"), () => this.#review(), { class: "primary", disabled: !this.changed || !may || this.wrong.length > 0 })),
       needs("admin"), this.trouble,
       [...this.state.issues, ...this.state.warnings].map((each) => h("p", { class: "note", key: each.path + each.message }, each.path ? h("code", null, each.path) : null, " ", each.message)),
@@ -104,7 +107,7 @@ class ConfigView extends Page {
     const value = this.#at(path);
     const names = new Set([...Object.keys(schema.properties ?? {}), ...(plain(value) ? Object.keys(value) : [])]);
     if (!names.size || depth > 8) return this.#leaf(schema, path, path[path.length - 1]);
-    return [schema.description ? h("p", { class: "hint" }, schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
+    return [schema.description && !depth ? h("p", { class: "hint" }, schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
       const inner = schema.properties?.[name] ?? (plain(schema.additionalProperties) ? schema.additionalProperties : {});
       const here = [...path, name];
       const deep = inner.properties || (plain(this.#at(here)) && Object.keys(this.#at(here)).length);

@@ -2,6 +2,7 @@
 /** Tokens and money by day, model, session and cause, and what the budgets leave. */
 import { h } from "./base.js";
 import { wire } from "./wire.js";
+import { store } from "./store.js";
 import { t } from "./words.js";
 import { Page, bars, button, card, columns, head, money, number, percent, picker, short, table } from "./parts.js";
 
@@ -35,7 +36,7 @@ class CostView extends Page {
       card("", h("div", { class: "figures" }, ...[[t("in all"), money(found.total.cost)], [t("calls"), number(found.total.calls)], [t("tokens"), short(found.total.tokens)], [t("read from the cache"), percent(found.total.cacheShare)]].map(([name, value]) => h("div", null, h("strong", null, value), h("small", null, name))))),
       card(t("By day"), found.days.length ? columns(every(found.days, found.since).map((each) => ({ name: each.name, value: this.#value(each), label: this.#label(each) })), t("By day")) : h("p", { class: "empty" }, t("Nothing here yet."))),
       h("div", { class: "grid" }, card(t("By model"), bars(found.models.map(row("models")), t("By model"))), card(t("By cause"), bars(found.causes.map(row("causes")), t("By cause")))),
-      card(t("By session"), table([t("Session"), t("Calls"), t("Tokens"), t("From the cache"), t("Money")], found.sessions.map((each) => ({ key: each.name, cells: [h("a", { href: `#/chat/${encodeURIComponent(each.name)}` }, h("bdi", null, each.label || each.name)), number(each.calls), short(each.tokens), percent(each.cacheShare), money(each.cost)] })))),
+      card(t("By session"), table([t("Session"), t("Calls"), t("Tokens"), t("From the cache"), t("Money")], found.sessions.map((each) => ({ key: each.name, cells: [h("a", { href: `#/chat/${encodeURIComponent(each.name)}` }, h("bdi", null, store.session(each.name) ? store.title(store.session(each.name)) : each.label || each.name)), number(each.calls), short(each.tokens), percent(each.cacheShare), money(each.cost)] })))),
       card(t("Budgets"), h("p", { class: "hint" }, t("Set under agents.defaults.budget; without one nothing is bounded.")), table([t("Agent"), t("Today"), t("A day may"), t("A run may")], found.budgets.map((each) => ({ key: each.agent, cells: [each.agent, spent(each.today), limits(each.day), limits(each.run)] })))),
     ];
   }

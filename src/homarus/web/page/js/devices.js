@@ -8,8 +8,8 @@ import { qrcode } from "../vendor/qrcode.js";
 
 class DevicesView extends Page {
   /** @type {any} */ found = null;
-  /** @type {any[]} */ nodes = [];
-  /** @type {any[]} */ asking = [];
+  nodes = [];
+  asking = [];
 
   hears = ["device.pair.requested", "device.pair.resolved", "node.pair.requested", "node.pair.resolved", "node.presence"];
 

@@ -9,8 +9,8 @@ const KINDS = /** @type {Record<string, string>} */ ({ error: "bad", critical: "
 
 class HealthView extends Page {
   /** @type {any} */ status = null;
-  /** @type {any[]} */ rows = [];
-  /** @type {any[]} */ audit = [];
+  rows = [];
+  audit = [];
   /** @type {any} */ findings = null;
   level = "";
   text = "";

@@ -5,7 +5,7 @@ import { wire } from "./wire.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
 import { markdown } from "./markdown.js";
-import { Page, act, ask, button, bytes, card, chip, choose, compare, curve, diff, head, needs, number, percent, picker, table, toast, visible } from "./parts.js";
+import { Page, act, ask, button, bytes, card, chip, choose, compare, curve, diff, explain, head, needs, number, percent, picker, toast, visible } from "./parts.js";
 
 /** @typedef {import("./base.js").Kid} Kid */
 
@@ -72,14 +72,7 @@ class MemoryView extends Page {
   #answer(answer) {
     return card("", h("p", { class: "hint", role: "status" }, t("{n} found", { n: answer.count }), ` · ${answer.searchMs ?? 0} ms · ${answer.mode}`, answer.verdict === "unknown" ? [" ", chip("warn", t("the notes probably do not say"))] : null, answer.degraded ? ` · ${answer.degraded}` : "", answer.stale ? ` · ${answer.stale}` : ""),
       answer.results.map((hit, place) => h("article", { class: "hit", key: place }, noteLink(hit.source), " ", h("small", null, [hit.timestamp, hit.score.toFixed(2), hit.kind].filter(Boolean).join(" · ")), hit.confidence !== undefined ? chip("", `${percent(hit.confidence)} ${t("sure")}`) : null, hit.supersededBy ? [" ", chip("warn", t("replaced")), " ", noteLink(hit.supersededBy)] : null, hit.origin ? chip("warn", t("words of others: {who}", { who: hit.origin.join(", ") })) : null,
-        h("p", null, visible(hit.content)), h("small", null, hit.why.join(" · ")), " ", button(t("Why?"), () => this.#why(answer.query, hit.source), { class: "quiet small" }))));
-  }
-
-  /** @param {string} query @param {string} citation */
-  async #why(query, citation) {
-    const found = await wire.call("page.memory.explain", { query, citation: citation.replace(/-L?\d+$/, ""), agent: this.agent });
-    await ask(citation, (done) => [h("p", null, found.rank ? t("rank {rank} of {all}", { rank: found.rank, all: found.candidates }) : t("not among {all} candidates", { all: found.candidates })),
-      table([t("Signal"), t("Value"), t("Adds")], found.parts.map((part) => ({ key: part[0], cells: [part[0], part[1].toFixed(3), part[2].toFixed(3)] }))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+        h("p", null, visible(hit.content)), h("small", null, hit.why.join(" · ")), " ", button(t("Why?"), () => explain(answer.query, hit.source, this.agent), { class: "quiet small" }))));
   }
 
   // Notes.
@@ -114,7 +107,7 @@ class MemoryView extends Page {
 
   /** @param {(text: string) => Promise<void>} save */
   async #history(note, save) {
-    const pick = await ask(t("History"), (done) => h("div", { class: "menu-list" }, note.versions.map((each) => h("button", { type: "button", onclick: () => done(each) }, each.replace(/t(\d\d)-(\d\d)-(\d\d)-\d+$/, " $1:$2:$3")))));
+    const pick = await choose(t("History"), note.versions.map((each) => [each, each.replace(/t(\d\d)-(\d\d)-(\d\d)-\d+$/, " $1:$2:$3")]));
     if (!pick) return;
     const old = await wire.call("page.memory.version", { path: note.path, agent: this.agent, version: pick });
     const back = await ask(pick, (done) => [h("p", { class: "hint" }, t("What changed from then to now:")), diff(compare(old.text, note.text)), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(false) }, t("Close")), h("button", { type: "button", class: "primary", disabled: !wire.may("admin") || !note.editable, onclick: () => done(true) }, t("Bring this version back")))]);

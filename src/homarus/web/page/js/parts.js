@@ -97,7 +97,7 @@ export async function act(work) {
   try {
     return await work();
   } catch (problem) {
-    toast(/** @type {any} */ (problem).message ?? String(problem), "bad");
+    toast(problem.message ?? String(problem), "bad");
   }
 }
 
@@ -189,7 +189,7 @@ export class Page extends View {
     try {
       await work();
     } catch (problem) {
-      if (/** @type {any} */ (problem).code !== "LOST") this.problem = /** @type {any} */ (problem).message;
+      if (problem.code !== "LOST") this.problem = problem.message;
     }
     super.update();
   }
@@ -217,6 +217,13 @@ export const form = (title, ...fields) => ask(title, (done) => h("form", { onsub
 
 /** Choose one of several. @param {string} title @param {[string, Kid, boolean?][]} choices name, label, whether it cannot be chosen @param {Kid} [hint] @returns {Promise<string | null>} */
 export const choose = (title, choices, hint) => ask(title, (done) => [hint && h("p", { class: "hint" }, hint), h("div", { class: "menu-list" }, choices.map(([name, label, off]) => h("button", { type: "button", key: name, class: name === "delete" ? "danger" : "", disabled: Boolean(off), onclick: () => done(name) }, label)))]);
+
+/** Say what spoke for a line of a note, signal by signal. @param {string} query @param {string} citation @param {string} agent */
+export async function explain(query, citation, agent) {
+  const found = await wire.call("page.memory.explain", { query, citation: citation.replace(/-L?\d+$/, ""), agent });
+  await ask(citation, (done) => [h("p", null, found.rank ? t("rank {rank} of {all}", { rank: found.rank, all: found.candidates }) : t("not among {all} candidates", { all: found.candidates })), found.text ? h("blockquote", null, visible(found.text)) : null,
+    table([t("Signal"), t("Value"), t("Adds")], found.parts.map((part) => ({ key: part[0], cells: [part[0], part[1].toFixed(3), part[2].toFixed(3)] }))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+}
 
 /** Show what would change and ask whether it shall. @param {string} before @param {string} after @returns {Promise<boolean>} */
 export const reviewed = (before, after) => ask(t("Save these changes?"), (done) => [diff(compare(before, after)), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(false) }, t("Cancel")), h("button", { type: "button", class: "primary", onclick: () => done(true) }, t("Save")))]);

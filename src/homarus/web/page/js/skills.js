@@ -9,8 +9,8 @@ import { Page, button, card, chip, head, needs, picker, table, visible } from ".
 class SkillsView extends Page {
   agent = "";
   text = "";
-  /** @type {any[]} */ skills = [];
-  /** @type {any[]} */ groups = [];
+  skills = [];
+  groups = [];
 
   hears = ["skills.changed"];
 

@@ -1,11 +1,12 @@
 // @ts-check
 /** What several views look at: the sessions, the agents, the questions that wait. Kept in step with the gateway. */
+import { t } from "./words.js";
 import { wire } from "./wire.js";
 
 class Store extends EventTarget {
-  /** @type {any[]} */ sessions = [];
-  /** @type {any[]} */ agents = [];
-  /** @type {any[]} */ approvals = [];
+  sessions = [];
+  agents = [];
+  approvals = [];
   defaultAgent = "main";
   mainKey = "agent:main:main";
   #due = 0;
@@ -47,7 +48,7 @@ class Store extends EventTarget {
   /** How a session is called. */
   title(row) {
     if (row?.displayName) return row.displayName;
-    if (!row || row.isMain) return row?.agentId && row.agentId !== this.defaultAgent ? row.agentId : "Main";
+    if (!row || row.isMain) return row?.agentId && row.agentId !== this.defaultAgent ? row.agentId : t("Main");
     return row.key.split(":").slice(2).join(":").replace(/^(dashboard|explicit):([0-9a-f]{8})[0-9a-f-]+$/, "$2");
   }
 }

@@ -1,0 +1,118 @@
+"""IRC for the contract: ngircd, and people with terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from tests.channels.platform_host import until
+from tests.live.chat_servers import ngircd
+
+from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.irc import wire
+
+ROOM = "#kitchen"
+
+
+class Person:
+    """Somebody with a terminal."""
+
+    def __init__(self, port: int, nick: str) -> None:
+        self.port, self.nick = port, nick
+        self.seen: list[wire.Line] = []
+        self.longest = 0
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.type(f"NICK {self.nick}", f"USER {self.nick} 0 * :{self.nick}")
+        self._task = asyncio.create_task(self._read())
+        await until(lambda: [line for line in self.seen if line.command in {"376", "422"}])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def type(self, *lines: str) -> None:
+        self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
+
+    def said(self, by: str, to: str = "") -> list[str]:
+        found = [line for line in self.seen if line.command == "PRIVMSG" and line.nick == by]
+        return [line.last for line in found if not to or line.param(0) == to]
+
+    def notices(self, by: str) -> list[str]:
+        return [line.last for line in self.seen if line.command == "NOTICE" and line.nick == by]
+
+    async def _read(self) -> None:
+        while raw := await self._reader.readline():
+            self.longest = max(self.longest, len(raw))
+            line = wire.parse(raw.rstrip(b"\r\n"))
+            if line and line.command == "PING":
+                self.type(f"PONG :{line.last}")
+            elif line:
+                self.seen.append(line)
+
+
+class IrcRig:
+    features = frozenset({"group", "mention"})
+
+    def __init__(self, folder: Path, server: Callable[[Path], Any] = ngircd) -> None:
+        self.folder, self._server = folder, server
+        self.manifest = manifests()["irc"]
+        self.opener = load_entry
+        self.people: dict[str, Person] = {}
+
+    async def __aenter__(self) -> Self:
+        self._stack = contextlib.AsyncExitStack()
+        self.port = await self._stack.enter_async_context(self._server(self.folder))
+        for who in ("ada", "bob", "eve"):
+            self.people[who] = await self._stack.enter_async_context(Person(self.port, who))
+            self.people[who].type(f"JOIN {ROOM}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def settings(self) -> dict[str, Any]:
+        own = {"host": "127.0.0.1", "port": self.port, "tls": False, "nick": "helper", "channels": [ROOM]}
+        return own | {"lineBurst": 100, "lineSeconds": 0.01}
+
+    def person(self, who: str) -> str:
+        return f"{who}!~{who}@127.0.0.1"
+
+    def chat(self, who: str, to: str) -> str:
+        return who if to == "direct" else ROOM
+
+    async def write(self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b"") -> str:  # fmt: skip
+        person, target = self.people[who], "helper" if to == "direct" else ROOM
+        here = [line for line in person.seen if line.command == "JOIN" and line.nick == "helper"]
+        if not here:  # ngircd tells nobody that a message found no nick in time
+            await until(lambda: [line for line in person.seen if line.command == "JOIN" and line.nick == "helper"])
+        person.type(f"PRIVMSG {target} :{'helper: ' if mention else ''}{text}")
+        return ""
+
+    def shown(self, who: str, to: str = "direct") -> list[str]:
+        return self.people[who].said("helper", who if to == "direct" else ROOM)
+
+    def ids(self, who: str, to: str = "direct") -> list[str]:
+        return []
+
+    async def react(self, who: str, message: str, emoji: str) -> None:
+        raise NotImplementedError
+
+    async def repeat(self) -> None:
+        raise NotImplementedError
+
+    def refuse(self, status: int, *, times: int = 1, retry_after: float | None = None) -> None:
+        raise NotImplementedError
+
+    async def drop(self) -> None:
+        raise NotImplementedError
+
+    def reactions(self) -> list[str]:
+        return []
