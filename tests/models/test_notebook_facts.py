@@ -11,12 +11,13 @@ from bench.bench_notebook import SETS, measure, people
 # Least share right, most wrong of what was asked, most answered of what was never told. All sets but the first were
 # written after the code, by other voices; docs/models.md says how they did before anything was changed for them.
 FLOORS = {
-    "first": (0.80, 0.04, 0.05),
-    "second": (0.70, 0.04, 0.05),
-    "third": (0.70, 0.05, 0.05),
-    "fourth": (0.80, 0.04, 0.05),
-    "fifth": (0.75, 0.04, 0.08),
-    "sixth": (0.60, 0.04, 0.10),
+    "first": (0.78, 0.04, 0.05),
+    "second": (0.68, 0.04, 0.05),
+    "third": (0.60, 0.05, 0.05),
+    "fourth": (0.70, 0.04, 0.05),
+    "fifth": (0.72, 0.04, 0.05),
+    "sixth": (0.52, 0.04, 0.05),
+    "seventh": (0.72, 0.04, 0.08),
 }
 MODELS = Path(os.environ.get("HOMARUS_TEST_MODELS", "/nonexistent"))
 
@@ -38,6 +39,7 @@ def test_the_sets_are_as_large_as_they_say():
         "fourth": (40, 46, 22),
         "fifth": (60, 91, 40),
         "sixth": (30, 43, 20),
+        "seventh": (19, 26, 13),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip

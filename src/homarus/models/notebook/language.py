@@ -78,6 +78,7 @@ _WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time")),
     (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",)),
     (late(r"\b(?:how much|wie ?viel|wie hoch|what)\b.*\b(?:costs?|kostet|gekostet|charges?|earn|verdiene?|pay|zahlen|rent|miete|rente|gehalt|lohn|beitrag|gebühr|preis|fee|price|salary|fine|bill|rechnung)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum")),
+    (late(r"\bhow much (?:is|was|are|were|will|would)\b", re.IGNORECASE), ("@money", "@sum")),
     (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@figure")),
     (late(r"\b(?:how (?:big|large)|wie groß)\b", re.IGNORECASE), ("@area", "@length", "@volume", "@weight")),
     (late(r"\b(?:how many|wie viele|wieviele)\b", re.IGNORECASE), ("@number",)),

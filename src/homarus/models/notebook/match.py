@@ -117,7 +117,7 @@ def _match(asked: Reading, row: list[float], rare: list[float], text: str, line:
         total += heavy
         share += heavy * near
         found += heavy * near * weight
-        if near < 0.5 and not word.light and asked.focus in (word.stem, *word.inside):
+        if near < 0.5 and asked.focus in (word.stem, *word.inside):
             no_focus = 1.0
         if near < (0.7 if "@name" in asked.wanted else 0.5) and not word.light:
             if word.name or word.kin:
