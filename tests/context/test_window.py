@@ -407,10 +407,26 @@ async def test_what_is_shortened_after_an_overflow_stays_shortened(tmp_path: Pat
     stage.session.append_message(ToolResult("c1", "read", (Text("z" * 9_000),)))
     window = stage.window()
     assert await window.overflowed(OVERFLOW, Cancel())
-    assert not await window.overflowed(OVERFLOW, Cancel())
     short = await window.assemble(Cancel())
     assert len(short[-1].text) < 4_000
     assert await stage.window().assemble(Cancel()) == short
+
+
+async def test_where_no_summary_can_be_had_the_words_of_people_stay_and_the_turn_goes_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.summary = "garbage"
+    stage.session.append_message(User((Text("Never deploy PROJ-4711 on a Friday, whatever happens."),)))
+    stage.fill(6)
+    window = stage.window()
+    tries = 0
+    while "no summary could be made" not in "".join(message.text for message in await window.assemble(Cancel())):
+        assert await window.overflowed(OVERFLOW, Cancel())
+        tries += 1
+        assert tries < 4
+    first = (await window.assemble(Cancel()))[0].text
+    assert "PROJ-4711" in first
+    assert "topic 5" in first or any("topic 5" in message.text for message in await window.assemble(Cancel()))
+    assert len(first) < 16_000
 
 
 async def test_a_compaction_that_cannot_be_costs_nothing_and_uses_nothing_up(tmp_path: Path) -> None:

@@ -95,9 +95,6 @@ def opened(home: Path, address: str, window: int) -> Any:
     return Agent.open(env={"HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"})
 
 
-@pytest.mark.xfail(
-    strict=False, reason="seven turns fit; then this model writes no summary that is accepted, and nothing makes room"
-)
 async def test_ten_turns_with_tools_in_4096_tokens(tmp_path: Path) -> None:
     ended, tools = [], []
     with server(4096) as address:

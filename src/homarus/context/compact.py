@@ -22,6 +22,7 @@ from homarus.context.summarize import (
     Job,
     RejectedError,
     Summarizer,
+    excerpted,
     failures,
     identifiers,
     summarize,
@@ -48,6 +49,8 @@ class Compacted(Struct, frozen=True):
     tokens_before: int = 0
     tokens_after: int = 0
     summary: str = ""
+    # The model answered, and no answer of it would do: it is not going to give a better one.
+    rejected: bool = False
     # What hooks want the user to be told about it.
     said: tuple[str, ...] = ()
 
@@ -61,6 +64,8 @@ class Occasion(Struct, frozen=True, kw_only=True):
     focus: str = ""
     # An overflow keeps less than the usual tail, because the usual tail did not fit.
     keep_tokens: int | None = None
+    # No model gives a summary and nothing else makes room: what people said is kept in their own words, cut short.
+    last_resort: bool = False
     # Which compaction of its session this is. The entry says it, so that a crash right after it cannot lose the count.
     number: int = 1
     # What stands in AGENTS.md under the headings that the owner wants said again after a compaction.
@@ -87,18 +92,23 @@ async def compact(
     before = measure(session.history(), since=view.boundary.time if view.boundary else 0)
     if isinstance(cut, str):
         return Compacted(False, cut, before, before)
+    job = _job(cut, settings, occasion)
     try:
         async with asyncio.timeout(settings.timeout_seconds or None):
-            summary = await _summary(cut, settings, occasion, ask)
+            if occasion.last_resort:
+                summary = excerpted(job, _most(occasion) // 2)
+            else:
+                summary = await _summary(job, cut, occasion, ask)
     except RejectedError as problem:
-        return Compacted(False, f"the summary was not good enough, so nothing was dropped: {problem}", before, before)
+        reason = f"the summary was not good enough, so nothing was dropped: {problem}"
+        return Compacted(False, reason, before, before, rejected=True)
     except (ModelError, ConfigError) as problem:
         return Compacted(False, f"the summary failed, so nothing was dropped: {problem.message}", before, before)
     except TimeoutError:
         return Compacted(False, "the summary took too long, so nothing was dropped", before, before)
     held = pins.kept(session.notes, messages_of(cut.left_out))
     read, changed = touched_files(messages_of(cut.left_out))
-    text = _whole(summary, cut, held, (read, changed), settings, occasion.rules)
+    text = _whole(summary, cut, held, (read, changed), settings, occasion)
     after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
     details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
     details[NUMBER] = occasion.number
@@ -143,9 +153,14 @@ def undo(session: SessionWriter) -> bool:
     return True
 
 
-async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, ask: Summarizer) -> str:
+def _most(occasion: Occasion) -> int:
+    """Return how many characters may stand for what is dropped: about a quarter of a small window."""
+    return min(MAX_SUMMARY_CHARS, max(2_000, occasion.window))
+
+
+def _job(cut: Cut, settings: CompactionSettings, occasion: Occasion) -> Job:
     messages, everything = messages_of(cut.history), messages_of(cut.left_out)
-    job = Job(
+    return Job(
         messages=tuple(messages),
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
@@ -156,10 +171,13 @@ async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, a
         retries=settings.audit_retries,
         headings=HEADINGS if settings.is_safeguard else PLAIN_HEADINGS,
     )
+
+
+async def _summary(job: Job, cut: Cut, occasion: Occasion, ask: Summarizer) -> str:
     if not cut.is_split:
         return await summarize(job, ask)
     prefix = await summarize_prefix(messages_of(cut.prefix), occasion.reserve, ask)
-    if not messages and not cut.previous:
+    if not job.messages and not cut.previous:
         job = replace(job, messages=tuple(messages_of(cut.prefix)))
     return f"{await summarize(job, ask)}\n\n## The turn that is going on\n\n{prefix}"
 
@@ -170,11 +188,11 @@ def _whole(
     held: Sequence[str],
     files: tuple[list[str], list[str]],
     settings: CompactionSettings,
-    rules: str,
+    occasion: Occasion,
 ) -> str:
     """Return the summary with what is known for certain: pins, files, failures and the last turns, each bounded."""
     messages = messages_of(cut.left_out)
-    parts = [_standing(held)] if held else []
+    parts: list[str] = []
     for title, names in zip(("Files read", "Files changed"), files, strict=True):
         if names:
             parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))
@@ -182,10 +200,12 @@ def _whole(
         parts.append("## Recent tool failures\n\n" + "\n".join(f"- {line}" for line in wrong))
     if recent := _recent(messages, settings.recent_turns):
         parts.append("## Last exchanges before the cut\n\n" + "\n".join(recent))
-    if rules:
-        parts.append(f"## Rules from AGENTS.md, said again\n\n{rules}")
-    certain = "\n\n".join(parts)
-    room = max(2_000, MAX_SUMMARY_CHARS - len(certain) - 2)
+    if occasion.rules:
+        parts.append(f"## Rules from AGENTS.md, said again\n\n{occasion.rules}")
+    certain = _bounded("\n\n".join(parts), _most(occasion))
+    if held:  # these are cut for no window
+        certain = f"{_standing(held)}\n\n{certain}".strip()
+    room = max(_most(occasion) // 2, _most(occasion) - len(certain) - 2)
     return f"{_bounded(summary, room)}\n\n{certain}".strip()
 
 

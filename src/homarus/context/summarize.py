@@ -14,7 +14,7 @@ from msgspec import Struct
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.prompt import SUMMARY_HEADINGS
-from homarus.core.text import estimate_tokens, fold, neutralize
+from homarus.core.text import estimate_tokens, fold, neutralize, single_line
 
 HEADINGS = SUMMARY_HEADINGS
 MAX_IDENTIFIERS = 12
@@ -71,6 +71,7 @@ _FILES = late(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 MAX_FILES = 60
 _QUOTES = late(r"(</?)(?=(?:conversation|previous-summary|wish)>)", re.IGNORECASE)
 MAX_SUMMARY_CHARS = 16_000
+EXCERPT_CHARS = 160
 MAX_FOCUS_CHARS = 800
 MAX_ASK_CHARS = 1_000
 OVERHEAD_TOKENS = 4_096
@@ -146,6 +147,28 @@ async def summarize(job: Job, ask: Summarizer) -> str:
             return summary
         feedback = "\n".join(f"- {line}" for line in wrong)
     raise RejectedError(feedback)
+
+
+def excerpted(job: Job, limit: int) -> str:
+    """Return what people said, in their own words and cut short, under the usual headings: better than a turn that cannot go on."""
+    asked = [single_line(message.text, EXCERPT_CHARS) for message in job.messages if isinstance(message, User)]
+    said = [line for line in asked if line]
+    rows: list[str] = []
+    for line in reversed(said[:-1]):  # the newest first, as many as there is room for
+        if sum(map(len, rows)) + len(line) > limit // 2:
+            rows.append(f"[{len(said) - 1 - len(rows)} earlier messages are left out]")
+            break
+        rows.append(line)
+    told = {
+        "Pending user asks": [single_line(job.ask, EXCERPT_CHARS)] if job.ask else said[-1:],
+        "Exact identifiers": list(job.names),
+        "Decisions": ["[no summary could be made; these are the person's messages, shortened]", *reversed(rows)],
+    }
+    parts = [
+        f"## {name}\n\n" + ("\n".join(f"- {inert(row)}" for row in told.get(name, ())) or "none") for name in HEADINGS
+    ]
+    before = [f"## Summary of what was before\n\n{job.previous[: limit // 3]}"] if job.previous else []
+    return "\n\n".join([*parts, *before])[:limit]
 
 
 async def summarize_prefix(messages: Sequence[Message], reserve: int, ask: Summarizer) -> str:

@@ -107,6 +107,7 @@ class SessionWindow:
         self._facts = facts
         self._ports = ports
         self._gave_up = False
+        self._rejected = False  # the last summary that a model gave
         self._called = False
         self._addition = ""
         self._may_overflow = False
@@ -181,11 +182,17 @@ class SessionWindow:
         await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
-        """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
+        """Make the history shorter after the provider refused it: compact, else shorten results, else keep what people said."""
         tokens = self._measure(self._session.history(self._facts.rules))
-        if await self._shrink("overflow", tokens, cancel, keep=self._facts.budget.compact_above // 4):
+        keep = self._facts.budget.compact_above // 4
+        if await self._shrink("overflow", tokens, cancel, keep=keep):
             return True
-        return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
+        if self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now()))):
+            return True
+        if not self._rejected or cancel.cancelled:  # a model that is down may give a summary later
+            return False
+        last = replace(self._occasion("overflow", keep=keep), last_resort=True)
+        return (await self._compact(last, tokens, cancel)).ok
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
         tokens = self._measure(self._session.history(self._facts.rules))
@@ -274,6 +281,7 @@ class SessionWindow:
 
     async def _shrink(self, reason: str, tokens: int, cancel: Cancel, *, keep: int | None = None) -> bool:
         done = await self._compact(self._occasion(reason, keep=keep), tokens, cancel)
+        self._rejected = done.rejected
         if done.ok:
             return True
         # Told once until it works again: the next try would most likely fail in the same way.
