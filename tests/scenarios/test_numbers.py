@@ -55,7 +55,7 @@ def test_how_long_a_model_may_be_silent(url: str, seconds: float | None, idle: f
 @pytest.mark.parametrize(
     ("key", "lane", "places"),
     [
-        ("agent:main:main", "main", 4),
+        ("agent:main:main", "main", 32),
         ("agent:main:subagent:x", "subagent", 8),
         ("agent:main:cron:job", "cron-nested", 1),
     ],
