@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ WRITE: tuple[str, dict[str, Any]] = ("write", {"path": "a.txt", "content": "one\
 
 
 @pytest.fixture
-async def home(tmp_path: Path):
-    house = House(tmp_path, Line("first", calls=(WRITE,)), Line("second"), config=CONFIG)
-    async with served(house, unix=True) as home:
-        yield home
+async def home():
+    with tempfile.TemporaryDirectory(prefix="h") as short:  # a socket's path holds a hundred bytes
+        house = House(Path(short), Line("first", calls=(WRITE,)), Line("second"), config=CONFIG)
+        async with served(house, unix=True) as home:
+            yield home
 
 
 def told(client: Any, kind: str) -> list[dict[str, Any]]:
