@@ -110,8 +110,9 @@ def test_a_line_that_moved_is_known_by_what_it_says(workspace: Path) -> None:
 
 
 def test_old_nights_make_room_and_the_owners_lines_never_do(workspace: Path) -> None:
-    own = "# Mine\n\n" + "".join(f"- fact {n} that I wrote myself and want to keep\n" for n in range(170))
-    old = f"\n{HEADING} (2026-01-01)\n" + "- an old thing that was dreamt of long ago\n" * 60
+    own = "# Mine\n\n" + "".join(f"- fact {n} that I wrote myself and want to keep\n" for n in range(140))
+    old = f"\n{HEADING} (2026-01-01)\n" + "- an old thing that was dreamt of long ago <!-- dream 0 -->\n" * 60
+    old += "- my own line below it\n"
     (workspace / "MEMORY.md").write_text(own + old)
     asked(workspace, LINE, 6)
     with opened(workspace) as memory:
@@ -120,6 +121,7 @@ def test_old_nights_make_room_and_the_owners_lines_never_do(workspace: Path) -> 
     assert len(core) <= MAX_CORE
     assert core.startswith(own)
     assert "2026-01-01" not in core
+    assert "- my own line below it" in core
     assert "Petra Lindqvist" in core
     (workspace / "MEMORY.md").write_text("x" * MAX_CORE)
     with opened(workspace) as memory:

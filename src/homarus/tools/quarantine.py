@@ -14,6 +14,8 @@ from homarus.core.tools import Risk
 from homarus.tools.tool import Tool, ToolContext
 
 _PREFIX = "skill:"
+_READING = frozenset({"exec", "read", "grep", "find", "ls"})
+_ALL_SKILLS = re.compile(r"(?<![\w.-])skills/?(?![\w/-]|/[\w-])")
 _REACHING = frozenset({"web_fetch", "web_search", "image"})
 
 
@@ -28,11 +30,11 @@ class Quarantine:
         if not held:
             return arguments
         words = msgspec.json.encode(arguments).decode()
+        swept = tool.name in _READING and _ALL_SKILLS.search(words) is not None
         for name, folder in held.items():
-            # However a call names the folder: what it brings back is text that nobody has approved.
-            if os.path.basename(folder) in words and re.search(
-                rf"(?:{re.escape(folder)}|skills/{re.escape(name)})(?![\w-])", words
-            ):
+            # However a call names the folder, or the folder of all: what it brings back is text that nobody has approved.
+            named = "skills" in words and re.search(rf"(?<![\w-]){re.escape(os.path.basename(folder))}(?![\w-])", words)
+            if named or swept:
                 context.taint.add(f"{_PREFIX}{name}")
         read = [each.removeprefix(_PREFIX) for each in context.taint.sources if each.startswith(_PREFIX)]
         new = [name for name in read if name in held]

@@ -208,7 +208,11 @@ def _with_block(text: str, night: Night, rows: str) -> str:
             return whole
         oldest = min(_BLOCK.finditer(text), key=lambda match: match[1], default=None)
         if oldest is not None:
-            text = text[: oldest.start()] + text[oldest.end() :]
+            # What somebody wrote below its heading is theirs and stays.
+            own = [
+                line for line in oldest[0].splitlines(keepends=True)[1:] if "<!-- dream " not in line and line.strip()
+            ]
+            text = text[: oldest.start()] + "".join(own) + text[oldest.end() :]
         elif len(kept) > 1:
             night.refused.append((night.promoted.pop().line.citation, f"{CORE} is full"))
             kept.pop()
