@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
-from homarus.sandbox import bwrap, cgroups, docker, landlock, scratch
+from homarus.sandbox import bwrap, cgroups, docker, scratch
 from homarus.sandbox.ownership import MARK, all_marked, is_orphan, left_of, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
@@ -278,6 +278,8 @@ def _begin(spec: SandboxSpec, order: Order, things: Resources, lent: ExitStack) 
         things.cage = cgroups.make(order.mark, spec.limits)
     groups = things.cage.entrances if things.cage is not None else ()
     if spec.backend is Backend.LANDLOCK:
+        from homarus.sandbox import landlock
+
         scratch.sweep_once()
         things.folder = scratch.make()
         # Its launcher takes one output: a second one that somebody else would read is left out.
@@ -317,6 +319,8 @@ def available(backend: Backend) -> bool:
         case Backend.BWRAP:
             return bwrap.available()
         case Backend.LANDLOCK:
+            from homarus.sandbox import landlock
+
             return landlock.available()
         case Backend.DOCKER:
             return docker.available()
