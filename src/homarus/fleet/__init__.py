@@ -1,1 +1,1 @@
-"""The same homes on many machines, with Postgres between them. Nothing here is imported without a `homarus fleet` command."""
+"""The same homes on many machines: rows in Postgres, leases with an epoch, workers that hold homes and an edge before them."""
