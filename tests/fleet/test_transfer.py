@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.core.errors import StorageError
-from homarus.fleet.transfer import Item, as_bytes, as_text, fill, is_derived, lay_out, read_pieces, scan, whole_lines
+from homarus.fleet.transfer import Item, as_name, as_text, fill, is_derived, lay_out, read_pieces, scan, whole_lines
 
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda n: b"/" not in n and b"\0" not in n and n not in {b".", b".."})
 TREES = st.recursive(
@@ -62,14 +62,16 @@ def test_any_home_survives(tmp_path_factory, tree):
         make(os.path.join(os.fsencode(root), name), inner)
     items = list(scan(root))
     assert all("\0" not in item.path + item.link and (item.path + item.link).encode() for item in items)
-    lay_out(root.parent / f"{root.name}-out", items, lambda item: read_pieces(root, item.path))
-    assert picture(root.parent / f"{root.name}-out") == picture(root)
+    target = tmp_path_factory.mktemp("out")
+    fill(target, items, lambda item: read_pieces(root, item.path))
+    assert picture(target) == picture(root)
 
 
 @given(st.binary().filter(lambda data: b"\0" not in data))
 def test_every_name_has_one_text(name):
-    assert as_bytes(as_text(name)) == name
-    as_text(name).encode()
+    text = as_text(os.fsdecode(name))
+    assert os.fsencode(as_name(text)) == name
+    text.encode()
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 60))
@@ -121,7 +123,12 @@ def test_a_failure_in_the_middle_leaves_nothing(tmp_path):
 def test_special_files_and_derived_ones_stay_behind(tmp_path):
     own = tmp_path / ".openclaw" / "homarus"
     own.mkdir(parents=True)
-    for name in ("sessions-search.sqlite", "sessions-search.sqlite-wal", "gateway.lock", ".homarus-12-0123456789abcdef.tmp"):
+    for name in (
+        "sessions-search.sqlite",
+        "sessions-search.sqlite-wal",
+        "gateway.lock",
+        ".homarus-12-0123456789abcdef.tmp",
+    ):
         (own / name).write_bytes(b"x")
     (own / "inbox.jsonl").write_bytes(b"{}\n")
     os.mkfifo(own / "pipe")

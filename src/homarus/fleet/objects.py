@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import itertools
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -25,17 +27,15 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.net.client import HttpClient
 from homarus.net.errors import HttpError
 from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.faults import Missing
 
 PART = 8 << 20  # S3 takes parts from 5 MiB on
 _PIECE = 1 << 20
 PACKED = ".zst"
 _SAFE = "-_.~"
 _PAUSES = (0.2, 1.0, 3.0)
+Result = TypeVar("Result")
 _SAID = re.compile(r"<(Code|Message)>([^<]*)</")
-
-
-class Missing(StorageError):
-    """There is no such object. The rows that name it are of no use without it."""
 
 
 class Objects(Protocol):
@@ -70,37 +70,85 @@ def objects_at(address: str, env: Mapping[str, str], http: HttpClient) -> Object
     return Bucket(http, endpoint.rstrip("/"), bucket, prefix.strip("/"), signer)
 
 
-def key_for(home: str, sha256: bytes, *, packed: bool) -> str:
-    """Return the name of an object: the home, and the hash of its content before it was packed."""
-    return f"{home}/{sha256.hex()}{PACKED * packed}"
+class Store:
+    """The objects of a fleet for callers that wait, in any thread: content by its SHA-256, packed as Zstandard."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet-objects", daemon=True)
+        self._thread.start()
+
+    def put(self, home: str, name: str, pieces: Iterable[bytes]) -> None:
+        """Keep content under its hash in hexadecimal; raises StorageError where it cannot be kept."""
+        self._wait(self.objects.put(_key(home, name), _packed(pieces)))
+
+    def get(self, home: str, name: str) -> Iterator[bytes]:
+        """Yield content; raises StorageError, at its end at the latest, unless all of it has this hash."""
+        found = unpacked(self.objects, _key(home, name))
+        while piece := self._wait(anext(found, b"")):
+            yield piece
+
+    def remove_all(self, home: str) -> int:
+        """Forget everything of a home, and say how many objects that were."""
+
+        async def remove() -> int:
+            keys = [key async for key in self.objects.keys(f"{home}/")]
+            for key in keys:
+                await self.objects.remove(key)
+            return len(keys)
+
+        return self._wait(remove())
+
+    def of(self, home: str) -> HomeObjects:
+        return HomeObjects(self, home)
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._wait(self.objects.aclose())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+            self._loop.close()
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-async def keep(store: Objects, home: str, pieces: Iterable[bytes], sha256: bytes, *, packed: bool) -> str:
-    """Store content under its own hash, as Zstandard where it is text, and return its key."""
-    key = key_for(home, sha256, packed=packed)
-    await store.put(key, _packed(pieces) if packed else pieces)
-    return key
+class HomeObjects:
+    """What the volume of one home sees of the store: its own objects."""
+
+    def __init__(self, store: Store, home: str) -> None:
+        self._store, self._home = store, home
+
+    def put(self, name: str, data: bytes) -> None:
+        self._store.put(self._home, name, [data])
+
+    def get(self, name: str) -> bytes:
+        return b"".join(self._store.get(self._home, name))
 
 
-async def content(store: Objects, key: str) -> AsyncIterator[bytes]:
+def _key(home: str, name: str) -> str:
+    return f"{home}/{name}{PACKED}"
+
+
+async def unpacked(objects: Objects, key: str) -> AsyncIterator[bytes]:
     """Yield the content of an object as it was before it was packed; raises StorageError at the end where it is another's."""
-    digest, name = hashlib.sha256(), key.rpartition("/")[2]
-    unpack = _zstd().ZstdDecompressor() if name.endswith(PACKED) else None
+    digest, zstd = hashlib.sha256(), _zstd()
+    unpack = zstd.ZstdDecompressor()
     try:
-        async for piece in store.get(key):
-            plain = unpack.decompress(piece) if unpack else piece
+        async for piece in objects.get(key):
+            plain = unpack.decompress(piece)
             digest.update(plain)
             if plain:
                 yield plain
-    except (_zstd().ZstdError, EOFError) as problem:
+    except (zstd.ZstdError, EOFError) as problem:
         raise StorageError(f"the object {key} is damaged: {problem}", cure="restore it from a copy") from problem
-    if digest.hexdigest() != name.removesuffix(PACKED):
+    if digest.hexdigest() != key.rpartition("/")[2].removesuffix(PACKED):
         raise StorageError(f"the object {key} is damaged: its content has another hash", cure="restore it from a copy")
 
 
 def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    zstd = _zstd()
-    pack = zstd.ZstdCompressor(level=9)
+    pack = _zstd().ZstdCompressor(level=6)
     for piece in pieces:
         if done := pack.compress(piece):
             yield done
@@ -175,7 +223,11 @@ class Signer(Struct, frozen=True):
         """Return the headers that a request needs. Path and query of the address must be encoded already."""
         target, moment = urlsplit(url), now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
         signed = {name.lower(): value.strip() for name, value in (given or {}).items()}
-        signed |= {"host": target.netloc, "x-amz-date": moment, "x-amz-content-sha256": hashlib.sha256(body).hexdigest()}
+        signed |= {
+            "host": target.netloc,
+            "x-amz-date": moment,
+            "x-amz-content-sha256": hashlib.sha256(body).hexdigest(),
+        }
         if self.token:
             signed["x-amz-security-token"] = self.token
         names = ";".join(sorted(signed))
@@ -214,9 +266,8 @@ class Bucket:
             raise StorageError(f"{self.name} does not take large objects")
         upload = quote(unescape(found[1]), safe=_SAFE)
         try:
-            tags, number = [], 0
-            for part in _again(first, second, parts):
-                number += 1
+            tags = []
+            for number, part in enumerate(itertools.chain((first, second), parts), 1):
                 reply = await self._ask("PUT", key, f"partNumber={number}&uploadId={upload}", body=part)
                 tags.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{reply[2].get('etag', '')}</ETag></Part>")
             order = f"<CompleteMultipartUpload>{''.join(tags)}</CompleteMultipartUpload>".encode()
@@ -310,9 +361,3 @@ def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
             held, size = [whole[PART:]], size - PART
     if size:
         yield b"".join(held)
-
-
-def _again(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield second
-    yield from rest

@@ -20,8 +20,8 @@ from homarus.core.errors import StorageError
 from homarus.core.text import single_line
 
 PIECE = 256 * 1024  # what is larger is stored outside the database
-_MARK = "\x01"
-_ESCAPED = re.compile(r"\x01([0-9a-f]{2})")
+_ODD = re.compile("[\udc80-\udcff\uf8ff]")
+_SPELLED = re.compile("\uf8ff([0-9a-f]{4})")
 _BESIDE = ("-wal", "-shm", "-journal")
 # What homarus makes from a home's own files, by its place below the state folder; and what speaks of a process on one machine.
 _DERIVED = re.compile(
@@ -55,22 +55,14 @@ Skip = Callable[[str, str], None]
 Content = Callable[[Item], Iterable[bytes]]
 
 
-def as_text(name: bytes) -> str:
-    """Return a name of the file system as text that a database takes: what is not UTF-8 is written in hexadecimal."""
-    text = os.fsdecode(name) if name.isascii() else name.decode("utf-8", "surrogateescape")
-    if text.isprintable():
-        return text
-    return "".join(
-        f"{_MARK}{ord(c) & 0xFF:02x}" if c == _MARK or "\udc80" <= c <= "\udcff" else c for c in text
-    )
+def as_text(name: str) -> str:
+    """Return a name of the file system as a row can hold it: bytes that are no UTF-8 are written in digits."""
+    return _ODD.sub(lambda found: f"\uf8ff{ord(found[0]):04x}", name)
 
 
-def as_bytes(text: str) -> bytes:
+def as_name(text: str) -> str:
     """Return what `as_text` was given."""
-    if _MARK not in text:
-        return text.encode()
-    parts = _ESCAPED.split(text)
-    return b"".join(bytes.fromhex(part) if number % 2 else part.encode() for number, part in enumerate(parts))
+    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def is_derived(path: str) -> bool:
@@ -84,10 +76,10 @@ def scan(root: Path, *, below: str = "", skip: Skip = lambda _path, _why: None) 
 
     What is neither file, folder nor link (a socket, a device) and what may not be read is named to `skip`.
     """
-    yield from _scan(os.fsencode(root), below, skip)
+    yield from _scan(str(root), below, skip)
 
 
-def _scan(folder: bytes, prefix: str, skip: Skip) -> Iterator[Item]:
+def _scan(folder: str, prefix: str, skip: Skip) -> Iterator[Item]:
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
@@ -100,7 +92,7 @@ def _scan(folder: bytes, prefix: str, skip: Skip) -> Iterator[Item]:
             continue
         try:
             facts = entry.stat(follow_symlinks=False)
-            link = as_text(os.readlink(entry.path)) if stat.S_ISLNK(facts.st_mode) else ""
+            link = as_text(os.readlink(entry.path)) if entry.is_symlink() else ""  # noqa: PTH115 - as it is
         except OSError as problem:
             skip(path, f"cannot be read: {problem.strerror}")
             continue
@@ -117,9 +109,8 @@ def _scan(folder: bytes, prefix: str, skip: Skip) -> Iterator[Item]:
 
 def read_pieces(root: Path, path: str, size: int = PIECE) -> Iterator[bytes]:
     """Yield the bytes of a file below a folder; a link in its place is refused."""
-    place = os.path.join(os.fsencode(root), as_bytes(path))
     try:
-        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(root / as_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             while piece := file.read(size):
                 yield piece
@@ -152,7 +143,7 @@ def lay_out(target: Path, items: Iterable[Item], content: Content) -> None:
     try:
         fill(Path(made), items, content)
         os.sync()
-        os.rename(made, target)
+        Path(made).rename(target)
     except OSError as problem:
         raise StorageError(f"cannot write {target}: {problem.strerror}") from problem
     finally:
@@ -161,7 +152,7 @@ def lay_out(target: Path, items: Iterable[Item], content: Content) -> None:
 
 def fill(root: Path, items: Iterable[Item], content: Content) -> None:
     """Write items into a folder that nobody else writes to. A path that leads out of it, also through a link, is refused."""
-    base, folders, links = os.fsencode(root), dict[str, int](), set[str]()
+    folders, links = dict[str, int](), set[str]()
     for item in items:
         parts = item.path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts))]
@@ -170,22 +161,22 @@ def fill(root: Path, items: Iterable[Item], content: Content) -> None:
         for each in above:
             if each not in folders:
                 folders[each] = stat.S_IFDIR | 0o700
-                os.mkdir(os.path.join(base, as_bytes(each)), 0o700)
-        place = os.path.join(base, as_bytes(item.path))
+                (root / as_name(each)).mkdir(0o700)
+        place = root / as_name(item.path)
         if item.is_folder:
             if item.path not in folders:
-                os.mkdir(place, 0o700)
+                place.mkdir(0o700)
             folders[item.path] = item.mode
         elif item.is_link:
-            os.symlink(as_bytes(item.link), place)
+            os.symlink(as_name(item.link), place)  # noqa: PTH211 - a Path would tidy up where it leads
             links.add(item.path)
         else:
             _write(place, item, content(item))
     for path, mode in sorted(folders.items(), reverse=True):
-        os.chmod(os.path.join(base, as_bytes(path)), mode & 0o777)
+        (root / as_name(path)).chmod(mode & 0o777)
 
 
-def _write(place: bytes, item: Item, pieces: Iterable[bytes]) -> None:
+def _write(place: Path, item: Item, pieces: Iterable[bytes]) -> None:
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         for piece in pieces:
