@@ -12,6 +12,7 @@ from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.core.text import single_line
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import SessionLane
+from homarus.storage.atomic import remove
 
 _log = logging.getLogger(__name__)
 MAX_LANES = 64
@@ -76,7 +77,7 @@ class Lanes:
             self._forgotten(key)
         path = inbox_path(self._inboxes, key)
         if not Inbox(path).pending:
-            path.unlink(missing_ok=True)
+            remove(path)
 
     async def close(self) -> None:
         """End what runs; what waits stays in its inbox."""
