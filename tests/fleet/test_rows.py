@@ -119,7 +119,9 @@ def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps
         for step in steps:
             machine.do(*step)
         found = volume.settle()
-        assert found == [] or "command" in {verb for verb, _, _ in steps}  # every verb of storage told the rows by itself
+        assert found == [] or "command" in {
+            verb for verb, _, _ in steps
+        }  # every verb of storage told the rows by itself
         machine.close()
         before = tree(tmp / home / "first")
     with mounted(database, taken(database, home, "two"), tmp / home / "second") as again:

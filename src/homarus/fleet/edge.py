@@ -117,9 +117,13 @@ class Edge:
         self._known: OrderedDict[str, tuple[float, Place]] = OrderedDict()
         self._pace = Pace(time.monotonic)
         self._open: Counter[str] = Counter()
-        self._held = 0
+        self.held_bytes = 0
         self.counts: Counter[tuple[str, str]] = Counter()
         self.stopping = False
+
+    @property
+    def connections(self) -> int:
+        return self._open.total()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = scope["type"] == "websocket"
@@ -216,18 +220,18 @@ class Edge:
             if message["type"] == "http.disconnect":
                 raise Problem(499, "the client is gone")
             piece = message.get("body", b"")
-            self._held += len(piece)
+            self.held_bytes += len(piece)
             held.callback(self._let_go, len(piece))
             data += piece
             if len(data) > most:
                 raise Problem(413, f"a body may have {most:,} bytes")
-            if self._held > MAX_HELD:
+            if self.held_bytes > MAX_HELD:
                 raise Problem(503, "too much is on its way", 1)
             if not message.get("more_body"):
                 return bytes(data)
 
     def _let_go(self, size: int) -> None:
-        self._held -= size
+        self.held_bytes -= size
 
     async def _passed(self, scope: Scope, to: tuple[str, str, Place], body: bytes, *, again: bool) -> Response:
         """Return the owner's reply. Nothing that an owner may have begun is given to another, unless that is harmless."""
@@ -359,7 +363,11 @@ async def _outward(upstream: Any, send: Send, scope: Scope, quota: Quota) -> Non
 async def _stream(reply: Response, send: Send) -> None:
     """Give a reply on as it comes: events of a turn are not held back for the next one."""
     try:
-        head = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in reply.headers.items() if n not in _HOP - {"content-length"}]
+        head = [
+            (n.encode("latin-1"), v.encode("latin-1"))
+            for n, v in reply.headers.items()
+            if n not in _HOP - {"content-length"}
+        ]
         await send({"type": "http.response.start", "status": reply.status, "headers": head})
         while piece := await reply.next():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -380,13 +388,17 @@ def _own_page(edge: Edge, path: str) -> str | None:
 def edge_metrics(edge: Edge) -> str:
     """Return figures as Prometheus reads them. No home is named: there are too many, and who is busy is nobody's business."""
     lines = ["# TYPE homarus_edge_requests_total counter"]
-    lines += [f'homarus_edge_requests_total{{kind="{k}",outcome="{o}"}} {n}' for (k, o), n in sorted(edge.counts.items())]
-    lines += ["# TYPE homarus_edge_connections gauge", f"homarus_edge_connections {edge._open.total()}"]
-    lines += ["# TYPE homarus_edge_held_bytes gauge", f"homarus_edge_held_bytes {edge._held}"]
+    lines += [
+        f'homarus_edge_requests_total{{kind="{k}",outcome="{o}"}} {n}' for (k, o), n in sorted(edge.counts.items())
+    ]
+    lines += ["# TYPE homarus_edge_connections gauge", f"homarus_edge_connections {edge.connections}"]
+    lines += ["# TYPE homarus_edge_held_bytes gauge", f"homarus_edge_held_bytes {edge.held_bytes}"]
     return "\n".join(lines) + "\n"
 
 
-async def _answer(send: Send, status: int, text: str, *, kind: bytes, more: Mapping[bytes, bytes] | None = None) -> None:
+async def _answer(
+    send: Send, status: int, text: str, *, kind: bytes, more: Mapping[bytes, bytes] | None = None
+) -> None:
     data = text.encode()
     headers = [(b"content-type", kind), (b"content-length", str(len(data)).encode()), *(more or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
