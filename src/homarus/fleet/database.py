@@ -28,7 +28,7 @@ class Database:
     def __init__(self, dsn: str, *, name: str = "homarus", size: int = 8, patience: float = PATIENCE) -> None:
         self.dsn = dsn
         self._name, self._size, self._patience = name, size, patience
-        self._loop = asyncio.new_event_loop()
+        self.loop = self._loop = asyncio.new_event_loop()  # of the thread of this database
         self._pool: Any = None
         self._filling = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleet-database", daemon=True)

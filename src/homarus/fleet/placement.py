@@ -11,8 +11,8 @@ from homarus.fleet.database import Database
 from homarus.fleet.rows import Lease
 from homarus.fleet.schema import FORMAT, VERSION
 
-BEAT = 0.5  # seconds between two signs of life
-TTL = 2.5  # seconds without one, after which a worker's homes are anybody's
+BEAT = 0.4  # seconds between two signs of life
+TTL = 2.0  # seconds without one, after which a worker's homes are anybody's
 BATCH = 500  # homes taken in one statement
 _DEAD = "(w.name is null or w.beat < clock_timestamp() - make_interval(secs => $2))"
 
@@ -75,14 +75,17 @@ class Placement:
         rows = await self._database.ask("select home, epoch from lease where worker = $1", self.worker)
         return {row["home"]: row["epoch"] for row in rows}
 
-    async def wanted(self) -> int:
-        """Return how many homes this worker should hold: its share of all, by the number of workers that live and stay."""
+    async def homes(self) -> int:
+        return int((await self._database.ask("select count(*) as count from home"))[0]["count"])
+
+    async def workers(self) -> int:
+        """Return how many workers live and stay."""
         rows = await self._database.ask(
-            """select (select count(*) from home) as homes, count(*) as workers from worker
+            """select count(*) as count from worker
             where not draining and beat > clock_timestamp() - make_interval(secs => $1)""",
             self.ttl,
         )
-        return -(-int(rows[0]["homes"]) // max(1, int(rows[0]["workers"])))
+        return int(rows[0]["count"])
 
     async def adopt(self, most: int) -> list[Lease]:
         """Take homes whose worker is dead or that have none, and those that are to come here; at most so many."""
@@ -181,12 +184,12 @@ class Timers:
         )  # fmt: skip
         return bool(rows[0]["held"])
 
-    async def due(self, worker: str, most: int = BATCH) -> list[str]:
-        """Return homes of a worker that are to be woken now, the longest due first."""
+    async def due(self, worker: str, awake: Sequence[str] = (), most: int = BATCH) -> list[str]:
+        """Return homes of a worker that are to be woken now and are not awake, the longest due first."""
         rows = await self._database.ask(
             """select t.home from timer t join lease l using (home) where l.worker = $1 and t.due <= clock_timestamp()
-            order by t.due limit $2""",
-            worker, most,
+            and t.home <> all($2) order by t.due limit $3""",
+            worker, list(awake), most,
         )  # fmt: skip
         return [row["home"] for row in rows]
 

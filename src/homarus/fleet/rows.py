@@ -99,7 +99,7 @@ class HomeVolume:
         self._seen: dict[str, Seen] = {}
         self._derived: set[str] = set()
         self._waiting: list[tuple[str, int, int, bytes]] = []  # appends that need not be durable yet
-        self._unknown = False
+        self.unknown = False  # whether the disk may differ
 
     # What storage calls.
 
@@ -112,14 +112,14 @@ class HomeVolume:
                 self._note(path)
             elif not isinstance(problem, Fenced):
                 self._seen.pop(path, None)
-                self._unknown = True
+                self.unknown = True
         finally:
             self._lock.release()
 
     def append(self, path: str, at: int, data: bytes, mode: int, *, durable: bool) -> None:
         with self._lock:
             self._check()
-            if self._unknown and durable:
+            if self.unknown and durable:
                 self.settle()
             self._waiting.append((spelled(path), stat.S_IFREG | mode, at, data))
             if durable:
@@ -156,7 +156,7 @@ class HomeVolume:
             self._forget(path)
 
     def changed(self) -> None:
-        self._unknown = True
+        self.unknown = True
 
     def derived(self, path: str) -> None:
         with self._lock:
@@ -167,7 +167,7 @@ class HomeVolume:
     @property
     def waits(self) -> bool:
         """Say whether something is on this disk that is not committed yet."""
-        return bool(self._waiting) or self._unknown
+        return bool(self._waiting) or self.unknown
 
     def flush(self) -> None:
         """Commit the appends that wait."""
@@ -182,7 +182,7 @@ class HomeVolume:
         """Commit what changed on the disk without storage, and return those paths."""
         with self._lock:
             self.flush()
-            self._unknown = False
+            self.unknown = False
             there, changed = dict(self._walk()), []
             gone = [path for path in self._seen if path not in there]
             if gone:
@@ -282,7 +282,7 @@ class HomeVolume:
 
     def _settle_first(self) -> None:
         self._check()
-        if self._unknown:
+        if self.unknown:
             self.settle()
         else:
             self.flush()
@@ -334,7 +334,7 @@ class HomeVolume:
         try:
             before, stored = os.fstat(fd), self._stored(path, fd)
             if _seen(before) != _seen(os.fstat(fd)):
-                self._unknown = True  # once more, with the next write
+                self.unknown = True  # once more, with the next write
             return _seen(before), stored
         finally:
             os.close(fd)

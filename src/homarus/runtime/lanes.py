@@ -41,6 +41,11 @@ class Lanes:
         """Return the sessions in which a turn runs."""
         return [key for key, lane in self._lanes.items() if lane.busy]
 
+    @property
+    def idle(self) -> bool:
+        """Say whether nothing runs and nothing waits in any session."""
+        return all(lane.idle_now for lane in self._lanes.values())
+
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session, opening it if need be."""
         lane = self._lanes.get(key)
