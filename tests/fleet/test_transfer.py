@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homarus.core.errors import StorageError
-from homarus.fleet.transfer import Item, as_name, as_text, fill, is_derived, lay_out, read_pieces, scan, whole_lines
+from homarus.fleet.rows import spelled, unspelled
+from homarus.fleet.transfer import Item, fill, is_derived, lay_out, read_pieces, scan, whole_lines
 
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda n: b"/" not in n and b"\0" not in n and n not in {b".", b".."})
 TREES = st.recursive(
@@ -69,8 +70,8 @@ def test_any_home_survives(tmp_path_factory, tree):
 
 @given(st.binary().filter(lambda data: b"\0" not in data))
 def test_every_name_has_one_text(name):
-    text = as_text(os.fsdecode(name))
-    assert os.fsencode(as_name(text)) == name
+    text = spelled(os.fsdecode(name))
+    assert os.fsencode(unspelled(text)) == name
     text.encode()
 
 

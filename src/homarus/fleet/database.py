@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
 from homarus.core.errors import ConfigError, StorageError
@@ -57,6 +57,31 @@ class Database:
         """Do the same for a caller that has an event loop, which goes on meanwhile."""
         work = self._insist(lambda conn: conn.fetch(statement, *args), patience)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def stream(self, statement: str, *args: Any, many: int = 20) -> Iterator[Any]:
+        """Yield the rows of one statement as they were in one moment, however long their reader takes; few are in memory."""
+        opened = self._stream(statement, args, many)
+        try:
+            while batch := asyncio.run_coroutine_threadsafe(anext(opened, []), self._loop).result():
+                yield from batch
+        finally:
+            asyncio.run_coroutine_threadsafe(opened.aclose(), self._loop).result()
+
+    async def _stream(self, statement: str, args: Sequence[Any], many: int) -> AsyncGenerator[list[Any], None]:
+        import asyncpg
+
+        settings = {"application_name": self._name, "search_path": SCHEMA}
+        try:
+            conn = await asyncpg.connect(self.dsn, timeout=10, server_settings=settings)
+        except (OSError, asyncpg.PostgresError) as problem:
+            raise StorageError(f"the fleet's database is away: {single_line(str(problem), 300)}") from problem
+        try:
+            async with conn.transaction(isolation="repeatable_read", readonly=True):
+                cursor = await conn.cursor(statement, *args)
+                while batch := await cursor.fetch(many):
+                    yield batch
+        finally:
+            conn.terminate()
 
     def migrate(self) -> list[int]:
         """Bring the tables up to this program and return the steps that were taken. Raises ConfigError if it is too old."""

@@ -7,21 +7,21 @@ now waits a moment, and a web hook is made durable before it is acknowledged.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
+from homarus.fleet.served import Call, packed
 from homarus.fleet.settings import Fleet, Quota, is_home
 from homarus.gateway.protocol import MAX_PAYLOAD, Close
 from homarus.net.client import HttpClient, Response
@@ -29,6 +29,9 @@ from homarus.net.errors import HttpError
 
 _log = logging.getLogger(__name__)
 HOME, SECRET, CLIENT = "x-homarus-home", "x-homarus-fleet", "x-homarus-client"
+HOST, IDENT = "x-homarus-host", "x-homarus-ident"
+# By these senders tell that it is the same call again. The first that is there counts.
+_IDENTS = ("idempotency-key", "webhook-id", "x-github-delivery", "x-gitlab-event-uuid", "x-request-id")
 NOT_HERE = 421  # a worker's word for a home that it does not hold
 PATIENCE = 15.0  # seconds that a request waits for somebody to take its home
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -61,24 +64,6 @@ class Directory(Protocol):
 
     async def leave(self, home: str, key: str, body: bytes) -> bool:
         """Keep something for a home until its owner takes it in; False where there is no such home, or too much waits."""
-
-
-class Letter(Struct, frozen=True):
-    """A web hook that waits for its home, as it came."""
-
-    method: str
-    path: str
-    query: str
-    headers: dict[str, str]
-    body: str
-
-    @classmethod
-    def read(cls, data: bytes) -> Letter:
-        return msgspec.json.decode(data, type=cls)
-
-    @property
-    def content(self) -> bytes:
-        return base64.b64decode(self.body)
 
 
 class Problem(Exception):
@@ -195,15 +180,20 @@ class Edge:
         with contextlib.ExitStack() as held:
             body = await self._body(scope, receive, place.quota.upload_bytes, held)
             hook = scope["method"] == "POST" and path.startswith(tuple(self._fleet.webhooks))
+            headers = self._headers(scope, home)
+            if hook:
+                told = next((headers[name] for name in _IDENTS if headers.get(name)), "") or uuid4().hex
+                headers[IDENT] = f"hook:{path.strip('/')[:100]}:{told[:100]}"
             try:
-                reply = await self._passed(scope, to, body, again=hook or scope["method"] in _SAFE_TO_REPEAT)
+                again = hook or scope["method"] in _SAFE_TO_REPEAT
+                reply = await self._passed(scope, to, headers, body, again=again)
                 if reply.status >= 500 and hook:
                     await reply.close()
                     raise Problem(reply.status, "the home cannot take it in")
             except Problem:
                 if not hook:
                     raise
-                await self._keep(home, path, scope, body)
+                await self._keep(home, f"{path}?{scope['query_string'].decode('latin-1')}", headers, body)
                 self._count("http", "kept")
                 await _answer(send, 202, '{"ok":true,"kept":true}', kind=b"application/json")
                 return
@@ -233,10 +223,11 @@ class Edge:
     def _let_go(self, size: int) -> None:
         self.held_bytes -= size
 
-    async def _passed(self, scope: Scope, to: tuple[str, str, Place], body: bytes, *, again: bool) -> Response:
+    async def _passed(
+        self, scope: Scope, to: tuple[str, str, Place], headers: dict[str, str], body: bytes, *, again: bool
+    ) -> Response:
         """Return the owner's reply. Nothing that an owner may have begun is given to another, unless that is harmless."""
         home, path, place = to
-        headers = self._headers(scope, home)
         ends, pause = time.monotonic() + self._patience, PAUSE
         while True:
             if place.address:
@@ -269,13 +260,11 @@ class Edge:
         client = (scope.get("client") or ("", 0))[0]
         return found | {HOME: home, SECRET: self._fleet.secret, CLIENT: str(client), "host": host or home}
 
-    async def _keep(self, home: str, path: str, scope: Scope, body: bytes) -> None:
-        headers = {name: value for name, value in self._headers(scope, home).items() if name != SECRET}
-        query = scope["query_string"].decode("latin-1")
-        letter = Letter(scope["method"], path, query, headers, base64.b64encode(body).decode())
-        # The same call, sent again because its answer was lost, is one letter.
-        same = hashlib.sha256(b"\0".join((path.encode(), query.encode(), body))).hexdigest()
-        if not await self._directory.leave(home, f"hook:{path.strip('/')[:200]}:{same}", msgspec.json.encode(letter)):
+    async def _keep(self, home: str, path: str, headers: dict[str, str], body: bytes) -> None:
+        """Make a web hook durable: whoever takes the home next hands it in, under the name that a first try had, too."""
+        given = [(name, value) for name, value in headers.items() if not name.startswith("x-homarus-")]
+        call = Call("POST", path.removesuffix("?"), given, body, headers[CLIENT])
+        if not await self._directory.leave(home, headers[IDENT], packed(call)):
             raise Problem(507, "too much waits for this home", 60)
 
     # WebSockets
@@ -324,7 +313,7 @@ class Edge:
                 url = f"ws{place.address.removeprefix('http')}{quote(path, safe='/%:@!$&()*+,;=~-._')}{query}"
                 try:
                     return await connect(
-                        url, additional_headers={**headers, "x-homarus-host": host}, compression=None, proxy=None,
+                        url, additional_headers={**headers, HOST: host}, compression=None, proxy=None,
                         subprotocols=scope.get("subprotocols") or None, max_size=MAX_PAYLOAD, ping_interval=None,
                         open_timeout=10, user_agent_header=None, close_timeout=5,
                     )  # fmt: skip

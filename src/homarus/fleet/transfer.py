@@ -18,10 +18,9 @@ from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
+from homarus.fleet.rows import INLINE as PIECE
+from homarus.fleet.rows import spelled, unspelled
 
-PIECE = 256 * 1024  # what is larger is stored outside the database
-_ODD = re.compile("[\udc80-\udcff\uf8ff]")
-_SPELLED = re.compile("\uf8ff([0-9a-f]{4})")
 _BESIDE = ("-wal", "-shm", "-journal")
 # What homarus makes from a home's own files, by its place below the state folder; and what speaks of a process on one machine.
 _DERIVED = re.compile(
@@ -55,16 +54,6 @@ Skip = Callable[[str, str], None]
 Content = Callable[[Item], Iterable[bytes]]
 
 
-def as_text(name: str) -> str:
-    """Return a name of the file system as a row can hold it: bytes that are no UTF-8 are written in digits."""
-    return _ODD.sub(lambda found: f"\uf8ff{ord(found[0]):04x}", name)
-
-
-def as_name(text: str) -> str:
-    """Return what `as_text` was given."""
-    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), text)
-
-
 def is_derived(path: str) -> bool:
     """Say whether a file is made from the others, or belongs to one process: it is never stored."""
     base = next((path.removesuffix(end) for end in _BESIDE if path.endswith(end)), path)
@@ -87,12 +76,12 @@ def _scan(folder: str, prefix: str, skip: Skip) -> Iterator[Item]:
         skip(prefix, f"cannot be read: {problem.strerror}")
         return
     for entry in entries:
-        path = f"{prefix}/{as_text(entry.name)}" if prefix else as_text(entry.name)
+        path = f"{prefix}/{spelled(entry.name)}" if prefix else spelled(entry.name)
         if is_derived(path):
             continue
         try:
             facts = entry.stat(follow_symlinks=False)
-            link = as_text(os.readlink(entry.path)) if entry.is_symlink() else ""  # noqa: PTH115 - as it is
+            link = spelled(os.readlink(entry.path)) if entry.is_symlink() else ""  # noqa: PTH115 - as it is
         except OSError as problem:
             skip(path, f"cannot be read: {problem.strerror}")
             continue
@@ -110,7 +99,7 @@ def _scan(folder: str, prefix: str, skip: Skip) -> Iterator[Item]:
 def read_pieces(root: Path, path: str, size: int = PIECE) -> Iterator[bytes]:
     """Yield the bytes of a file below a folder; a link in its place is refused."""
     try:
-        fd = os.open(root / as_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(root / unspelled(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             while piece := file.read(size):
                 yield piece
@@ -161,19 +150,19 @@ def fill(root: Path, items: Iterable[Item], content: Content) -> None:
         for each in above:
             if each not in folders:
                 folders[each] = stat.S_IFDIR | 0o700
-                (root / as_name(each)).mkdir(0o700)
-        place = root / as_name(item.path)
+                (root / unspelled(each)).mkdir(0o700)
+        place = root / unspelled(item.path)
         if item.is_folder:
             if item.path not in folders:
                 place.mkdir(0o700)
             folders[item.path] = item.mode
         elif item.is_link:
-            os.symlink(as_name(item.link), place)  # noqa: PTH211 - a Path would tidy up where it leads
+            os.symlink(unspelled(item.link), place)  # noqa: PTH211 - a Path would tidy up where it leads
             links.add(item.path)
         else:
             _write(place, item, content(item))
     for path, mode in sorted(folders.items(), reverse=True):
-        (root / as_name(path)).chmod(mode & 0o777)
+        (root / unspelled(path)).chmod(mode & 0o777)
 
 
 def _write(place: Path, item: Item, pieces: Iterable[bytes]) -> None:

@@ -21,6 +21,7 @@ from homarus.fleet.served import Served
 
 _log = logging.getLogger(__name__)
 HOME, SECRET, CLIENT = b"x-homarus-home", b"x-homarus-fleet", b"x-homarus-client"
+HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
@@ -338,11 +339,14 @@ class Worker:
                 begun = True
                 await send(message)
 
-        inner = dict(scope)
-        inner["headers"] = [pair for pair in scope["headers"] if pair[0] not in (HOME, SECRET, CLIENT)]
-        client = dict(scope["headers"]).get(CLIENT, b"").decode("latin-1")
-        if client:
-            inner["client"] = (client, 0)
+        inner, told = dict(scope), dict(scope["headers"])
+        inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
+        if CLIENT in told:
+            inner["client"] = (told[CLIENT].decode("latin-1"), 0)
+        if HOST in told:  # a socket's own names this worker
+            inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
+        if IDENT in told:
+            inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         served.calls += 1
         answering = asyncio.ensure_future(served.gateway(inner, receive, guarded))  # type: ignore[misc]
         gone = asyncio.ensure_future(served.gone.wait())
