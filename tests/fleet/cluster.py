@@ -96,8 +96,6 @@ class Cluster:
     async def __aenter__(self):
         from homarus.net.client import HttpClient
 
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGUSR1, lambda: [t.print_stack(file=open("/tmp/fleeta_x/stacks", "a")) for t in asyncio.all_tasks()]
         await asyncio.to_thread(self.database.migrate)
         http = HttpClient()
         edge = Edge(Fleet(secret=SECRET, database=self.dsn), Directory(self.database), http, patience=60.0)
