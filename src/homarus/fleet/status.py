@@ -32,7 +32,7 @@ def status(database: Database) -> dict[str, Any]:
     # What waits is counted up to a point: beyond it the number says nothing more.
     mail = database.rows(
         """select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest
-        from (select at from mail limit $1) as some""",
+        from (select at from mail limit $1) as letters""",
         MANY,
     )[0]
     late = database.rows(
