@@ -172,6 +172,15 @@ class Switchboard:
         info = self._home.store(key.agent_id).find(key)
         return (info.entry.group_activation or "") if info else ""
 
+    def unheard(self, inbound: Inbound) -> bool:
+        if not self.incoming.can_hear(inbound) or self.gatekeeper.knows(inbound):
+            return False
+        identity = self.manager.identity(inbound.channel, inbound.account)
+        return self.gatekeeper.explain(inbound, identity).outcome == "kept"
+
+    async def spoken(self, inbound: Inbound) -> Inbound:
+        return await self.incoming.spoken(inbound)
+
     async def with_media(self, inbound: Inbound) -> Inbound:
         return await self.incoming.with_files(inbound)
 
