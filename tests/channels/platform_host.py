@@ -16,6 +16,7 @@ from homarus.delivery.place import Piece
 
 class RecordingHost:
     def __init__(self, folder: Path, settings: dict[str, Any], account: str = "default") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.account = account
         self.settings = settings
         self.folder = folder

@@ -86,7 +86,7 @@ class Gatekeeper:
     def passing(self, inbound: Inbound, identity: Identity | None = None) -> Iterator[Decision]:
         """Yield what becomes of a message. Whoever hands it on does that inside; it is known for good when that is done."""
         key = digest(inbound)
-        if key in self._under_way or self._seen.knows(key):
+        if self.knows(inbound):
             yield Decision("refused", inbound, (Gate("repeat", False, "it was taken in before"),))
             return
         self._under_way.add(key)
@@ -99,6 +99,10 @@ class Gatekeeper:
                 self._answered(decision.inbound, before)
         finally:
             self._under_way.discard(key)
+
+    def knows(self, inbound: Inbound) -> bool:
+        key = digest(inbound)
+        return key in self._under_way or self._seen.knows(key)
 
     def explain(self, inbound: Inbound, identity: Identity | None = None) -> Decision:
         """Return what would become of a message, without any of it happening."""

@@ -126,6 +126,7 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
+        self.manager.know()  # jobs may speak before the accounts are started
         self.sender.start()  # what an earlier process left goes out before what is found to be missing
         self._leave.append(runtime.listeners.watch(self._asked))
 
@@ -171,6 +172,15 @@ class Switchboard:
     def _activation(self, key: SessionKey) -> str:
         info = self._home.store(key.agent_id).find(key)
         return (info.entry.group_activation or "") if info else ""
+
+    def unheard(self, inbound: Inbound) -> bool:
+        if not self.incoming.can_hear(inbound) or self.gatekeeper.knows(inbound):
+            return False
+        identity = self.manager.identity(inbound.channel, inbound.account)
+        return self.gatekeeper.explain(inbound, identity).outcome == "kept"
+
+    async def spoken(self, inbound: Inbound) -> Inbound:
+        return await self.incoming.spoken(inbound)
 
     async def with_media(self, inbound: Inbound) -> Inbound:
         return await self.incoming.with_files(inbound)
@@ -320,8 +330,13 @@ class Switchboard:
         found = self.manager.account(channel, account)
         return "" if found is not None and found.settings.enabled else f"{channel}/{account} is switched off"
 
+    def has_taken(self, ident: str) -> bool:
+        return self.outbox.row(ident) is not None or self.outbox.outcome(ident) is not None
+
     async def send(self, message: Outbound) -> str:
-        """Bring a message of automation on its way, durably."""
+        """Bring a message of automation on its way, durably. What an earlier process brought on its way is there already."""
+        if self.has_taken(message.id):
+            return ""
         if why := self.reaches(message.channel, message.account, message.to):
             return why
         try:
