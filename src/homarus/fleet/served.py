@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,8 +20,12 @@ from homarus.config.paths import resolve_paths
 from homarus.config.write import Operation, change
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
+from homarus.fleet.edge import CLIENT
+from homarus.fleet.edge import Letter as Call
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
+from homarus.fleet.settings import Quota, quota_of
+from homarus.fleet.tenancy import confine
 from homarus.storage.volume import mount, unmount
 
 if TYPE_CHECKING:
@@ -33,20 +36,6 @@ _log = logging.getLogger(__name__)
 STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
 # What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A web hook that was kept for a home: the body of a letter."""
-
-    method: str
-    path: str  # with its query
-    headers: list[tuple[str, str]]
-    body: bytes = b""
-    client: str = ""
-
-
-def packed(call: Call) -> bytes:
-    return msgspec.msgpack.encode(call)
 
 
 class Served:
@@ -60,15 +49,18 @@ class Served:
         *,
         env: Mapping[str, str],
         objects: Objects | None = None,
+        quota: Quota | None = None,
         lost: Any = lambda: None,
     ) -> None:
-        self.lease = lease
+        self.lease, self.quota = lease, quota or Quota()
         self.folder = Path(os.path.realpath(root)) / lease.home
         self.volume = HomeVolume(database, lease, self.folder, objects=objects, lost=lost)
         self.gateway: Gateway | None = None
         self.calls = 0  # requests and sockets that have not ended
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
+        self.gone = asyncio.Event()  # set when it is somebody else's: whatever is being said here ends
+        self._database = database
         self._env = {name: env[name] for name in _SHARED if name in env}
 
     async def open(self) -> None:
@@ -84,6 +76,9 @@ class Served:
     def _materialise(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o700)
+        rows = self._database.rows("select quota::text as quota from home where home = $1", self.lease.home)
+        self.quota = quota_of(self.quota, rows[0]["quota"] if rows else None)
+        self.volume.most, self.volume.most_files = self.quota.stored_bytes, self.quota.files
         self.volume.materialise()
 
     async def _begun(self) -> Gateway:
@@ -101,6 +96,8 @@ class Served:
                 change, config, env, [Operation("set", ("gateway", "auth", "token"), secrets.token_urlsafe(32))]
             )
             config = load_config(resolve_paths(env), env)
+        # The tenant writes this file; on a machine that others share it cannot mean more than this.
+        config.bound(lambda document: confine(document, self.folder, self.quota))
         gateway = Gateway(Runtime(Home(config, env, clock=SystemClock(), ids=SystemIds())), Given())
         await gateway.start(alone=False)
         return gateway
@@ -135,8 +132,8 @@ class Served:
         """Hand a kept web hook in; False when it must be tried again later."""
         assert self.gateway is not None
         try:
-            call = msgspec.msgpack.decode(letter.body, type=Call)
-        except msgspec.DecodeError:
+            call = Call.read(letter.body)
+        except msgspec.MsgspecError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
         status = await _asked(self.gateway, call, letter.key)
@@ -167,16 +164,17 @@ class Served:
 
 async def _asked(app: Any, call: Call, ident: str) -> int:
     """Put one request to a gateway in this process and return the status of its answer."""
-    parts = urlsplit(call.path)
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in call.headers]
+    own = {name.lower(): value for name, value in call.headers.items()}
+    client = own.get(CLIENT, "")
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in own.items() if not k.startswith("x-homarus-")]
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
-        "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
-        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "path": call.path, "raw_path": call.path.encode(), "query_string": call.query.encode("latin-1"),
+        "root_path": "", "headers": headers, "client": (client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
         "state": {"ident": ident},
     }  # fmt: skip
     status = 500
-    given = [{"type": "http.request", "body": call.body, "more_body": False}]
+    given = [{"type": "http.request", "body": call.content, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
         return given.pop() if given else {"type": "http.disconnect"}
