@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 
 from homarus.fleet.placement import Letter, Mail, Placement
 from homarus.fleet.rows import HomeVolume
+from homarus.fleet.served import Call, packed
 from homarus.fleet.worker import Worker
 from homarus.gateway import wire
 from homarus.gateway.settings import GatewaySettings
@@ -173,13 +174,7 @@ async def test_mail_that_came_while_nobody_was_there_is_taken_in_once(database, 
 
 
 def letter(path: str, headers: dict[str, str], body: bytes) -> bytes:
-    import base64
-
-    import msgspec
-
-    from homarus.fleet.edge import Letter as Kept
-
-    return msgspec.json.encode(Kept("POST", path, "", headers, base64.b64encode(body).decode()))
+    return packed(Call("POST", path, list(headers.items()), body))
 
 
 async def test_a_sleeping_home_is_woken_by_its_own_clock(database, model, tmp_path):

@@ -400,8 +400,8 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
 def edge(app: App, listen: str) -> None:
     """Pass clients on to whoever holds their home, until SIGTERM. Any number of edges may run; they keep nothing."""
     from homarus.fleet.database import Database
+    from homarus.fleet.directory import Directory
     from homarus.fleet.edge import Edge, serve
-    from homarus.fleet.status import Directory
     from homarus.net.client import HttpClient
 
     fleet = _settings(app, secret=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,8 +21,6 @@ from homarus.config.paths import resolve_paths
 from homarus.config.write import Operation, change
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
-from homarus.fleet.edge import CLIENT
-from homarus.fleet.edge import Letter as Call
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
 from homarus.fleet.settings import Quota, quota_of
@@ -36,6 +35,20 @@ _log = logging.getLogger(__name__)
 STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
 # What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A web hook that was kept for a home: the body of a letter."""
+
+    method: str
+    path: str  # with its query
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+    client: str = ""
+
+
+def packed(call: Call) -> bytes:
+    return msgspec.msgpack.encode(call)
 
 
 class Served:
@@ -132,8 +145,8 @@ class Served:
         """Hand a kept web hook in; False when it must be tried again later."""
         assert self.gateway is not None
         try:
-            call = Call.read(letter.body)
-        except msgspec.MsgspecError:
+            call = msgspec.msgpack.decode(letter.body, type=Call)
+        except msgspec.DecodeError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
         status = await _asked(self.gateway, call, letter.key)
@@ -164,17 +177,16 @@ class Served:
 
 async def _asked(app: Any, call: Call, ident: str) -> int:
     """Put one request to a gateway in this process and return the status of its answer."""
-    own = {name.lower(): value for name, value in call.headers.items()}
-    client = own.get(CLIENT, "")
-    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in own.items() if not k.startswith("x-homarus-")]
+    parts = urlsplit(call.path)
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in call.headers]
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
-        "path": call.path, "raw_path": call.path.encode(), "query_string": call.query.encode("latin-1"),
-        "root_path": "", "headers": headers, "client": (client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
+        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
         "state": {"ident": ident},
     }  # fmt: skip
     status = 500
-    given = [{"type": "http.request", "body": call.content, "more_body": False}]
+    given = [{"type": "http.request", "body": call.body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
         return given.pop() if given else {"type": "http.disconnect"}

@@ -1,4 +1,4 @@
-"""What the rows of a fleet say to those who look after it, and to the edge: who lives, who holds what, what waits, what is wrong."""
+"""What the rows of a fleet say to those who look after it: who lives, who holds what, what waits, what is wrong."""
 
 from __future__ import annotations
 
@@ -10,47 +10,24 @@ from msgspec import Struct
 
 from homarus.core.errors import ConfigError, HomarusError, StorageError, Unknown
 from homarus.fleet.database import Database
-from homarus.fleet.edge import Place
 from homarus.fleet.homes import UNFINISHED
 from homarus.fleet.objects import PACKED, Store
-from homarus.fleet.placement import TTL, Letter, Mail
+from homarus.fleet.placement import TTL
 from homarus.fleet.schema import VERSION
-from homarus.fleet.settings import SHORTEST_SECRET, Fleet, quota_of
+from homarus.fleet.settings import SHORTEST_SECRET, Fleet
 from homarus.fleet.transfer import shown
 
 LATE_SECONDS = 10.0
-MAX_LETTERS = 1000  # that wait for one home
 OLDEST_POSTGRES = 13
 _ALIVE = "w.beat > clock_timestamp() - make_interval(secs => $1)"
 # Settings of the server with which it may forget what it said it had.
 _FORGETS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 
 
-class Directory:
-    """What the edge asks: where a home is, and to keep a web hook for it."""
-
-    def __init__(self, database: Database, fleet: Fleet, *, ttl: float = TTL) -> None:
-        self._database, self._fleet, self._ttl = database, fleet, ttl
-        self._mail = Mail(database)
-
-    async def find(self, home: str) -> Place | None:
-        rows = await self._database.ask(
-            f"""select h.quota::text as quota, w.address from home h left join lease l using (home)
-            left join worker w on w.name = l.worker and {_ALIVE} where h.home = $2""",  # noqa: S608 - a constant
-            self._ttl, home, patience=5,
-        )  # fmt: skip
-        return Place(quota_of(self._fleet.quota, rows[0]["quota"]), rows[0]["address"] or "") if rows else None
-
-    async def leave(self, home: str, key: str, body: bytes) -> bool:
-        waits = await self._database.ask("select count(*) as n from mail where home = $1", home, patience=5)
-        return waits[0]["n"] < MAX_LETTERS and await self._mail.leave(Letter(home, key, body))
-
-
 def status(database: Database) -> dict[str, Any]:
-    """Return a fleet at a glance. It costs one look at the index of leases, however many there are."""
-    held = {row["worker"]: row["n"] for row in database.rows("select worker, count(*) as n from lease group by worker")}
-    alive = workers(database, held)
-    living = {row["worker"] for row in alive if row["alive"]}
+    """Return a fleet at a glance. However many homes there are, none of them is looked at: they are counted as they come and go."""
+    found = workers(database)
+    total = database.rows("select count from tally where name = 'homes'")[0]["count"]
     mail = database.rows(
         "select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest from mail"
     )[0]
@@ -59,23 +36,22 @@ def status(database: Database) -> dict[str, Any]:
         where due < clock_timestamp() - make_interval(secs => $1)""",
         LATE_SECONDS,
     )[0]
+    held = min(total, sum(each["homes"] for each in found if each["alive"]))
     return {
-        "homes": sum(held.values()),
-        "held": sum(count for name, count in held.items() if name in living),
-        "free": sum(count for name, count in held.items() if name not in living),
-        "workers": alive,
+        "homes": total,
+        "held": held,
+        "free": total - held,
+        "workers": found,
         "mail": {"waiting": mail["n"], "oldestSeconds": round(mail["oldest"] or 0, 1)},
         "timers": {"late": late["n"], "latestSeconds": round(late["most"] or 0, 1)},
         "schema": database.rows("select max(version) as v from schema_version")[0]["v"],
     }
 
 
-def workers(database: Database, held: Mapping[str | None, int] | None = None) -> list[dict[str, Any]]:
-    if held is None:
-        counted = database.rows("select worker, count(*) as n from lease group by worker")
-        held = {row["worker"]: row["n"] for row in counted}
+def workers(database: Database) -> list[dict[str, Any]]:
+    """Return every worker with what it said of itself at its last beat."""
     rows = database.rows(
-        f"""select w.name, w.address, w.version, w.draining, {_ALIVE} as alive,
+        f"""select w.name, w.address, w.version, w.draining, w.homes, {_ALIVE} as alive,
         extract(epoch from clock_timestamp() - w.beat)::float8 as silent,
         extract(epoch from clock_timestamp() - w.started)::float8 as up from worker w order by w.name""",  # noqa: S608
         TTL,
@@ -83,8 +59,8 @@ def workers(database: Database, held: Mapping[str | None, int] | None = None) ->
     return [
         {
             "worker": row["name"], "address": row["address"], "alive": row["alive"], "draining": row["draining"],
-            "homes": held.get(row["name"], 0), "silentSeconds": round(row["silent"], 1),
-            "upSeconds": round(row["up"]), "schema": row["version"],
+            "homes": row["homes"], "silentSeconds": round(row["silent"], 1), "upSeconds": round(row["up"]),
+            "schema": row["version"],
         }
         for row in rows
     ]  # fmt: skip

@@ -358,7 +358,7 @@ class Worker:
         finally:
             for task in (answering, gone):
                 task.cancel()
-            (problem, _) = await asyncio.gather(answering, gone, return_exceptions=True)
+            problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
             served.used = time.monotonic()
         if not served.volume.fenced:
