@@ -98,14 +98,13 @@ class Ledger:
         self._day = ""
         self._full = False
         self._fd = -1
-        self._path = folder
+        self._path = self._today = folder
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
-        day = f"{now:%Y-%m-%d}"
-        path = self._folder / f"{day}.jsonl"
+        day = now.date().isoformat()
         if day != self._day:
-            self._day, self._full = day, False
+            self._day, self._full, self._today = day, False, self._folder / f"{day}.jsonl"
             self._forget(now)
         if self._full:
             return
@@ -116,7 +115,7 @@ class Ledger:
             **{key: value for key, value in kept.items() if value not in ("", None)},
         }
         try:
-            fd = self._file(path)
+            fd = self._file(self._today)
             os.write(fd, msgspec.json.encode(row) + b"\n")
             self._full = os.fstat(fd).st_size > MAX_DAY
         except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
