@@ -129,6 +129,7 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
+        self.manager.know()  # jobs may speak before the accounts are started
         self.sender.start()  # what an earlier process left goes out before what is found to be missing
         self._leave.append(runtime.listeners.watch(self._asked))
 
@@ -349,8 +350,13 @@ class Switchboard:
         found = self.manager.account(channel, account)
         return "" if found is not None and found.settings.enabled else f"{channel}/{account} is switched off"
 
+    def has_taken(self, ident: str) -> bool:
+        return self.outbox.row(ident) is not None or self.outbox.outcome(ident) is not None
+
     async def send(self, message: Outbound) -> str:
-        """Bring a message of automation on its way, durably."""
+        """Bring a message of automation on its way, durably. What an earlier process brought on its way is there already."""
+        if self.has_taken(message.id):
+            return ""
         if why := self.reaches(message.channel, message.account, message.to):
             return why
         try:

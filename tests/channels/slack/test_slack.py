@@ -287,7 +287,7 @@ async def test_every_refusal_says_what_can_be_done(fake, host):
 async def test_a_wrong_token_ends_the_account(fake, host, key):
     host.settings[key] = "xoxb-wrong"
     with pytest.raises(ChannelError, match="invalid_auth") as wrong:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await slack(host, fake).run()
     assert wrong.value.fatal
     del host.settings[key]
