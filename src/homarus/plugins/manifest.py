@@ -21,11 +21,26 @@ from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.patterns import late
+from homarus.hooks.events import unheard
 from homarus.plugins.health import HealthBook
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 FILE = "homarus.plugin.json"
 MAX_FILES, MAX_BYTES, MAX_TOOLS = 2_000, 50_000_000, 50
+BEFORE_CALL = "before_tool_call"
+# The moments of a plugin by OpenClaw's names for them. Those of hooks (`command:new`) are understood, too.
+HOOKS = {
+    "after_tool_call": "tool:after",
+    "agent_end": "agent:end",
+    "before_prompt_build": "agent:bootstrap",
+    "before_compaction": "session:compact:before",
+    "after_compaction": "session:compact:after",
+    "before_reset": "command:reset",
+    "message_received": "message:received",
+    "message_sent": "message:sent",
+    "gateway_start": "gateway:startup",
+    "gateway_stop": "gateway:shutdown",
+}
 _ID = late(r"[a-z0-9][a-z0-9_-]{0,47}")
 _TOOL = late(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 
@@ -58,12 +73,13 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     context_engines: tuple[str, ...] = ()
     channels: tuple[ChannelManifest, ...] = ()
     memory: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     wishes: Wishes = Wishes()
 
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines or self.memory or self.channels)
+        return bool(self.providers or self.context_engines or self.memory or self.channels or self.hooks)
 
 
 class Entry(Struct, frozen=True, rename="camel"):
@@ -155,6 +171,9 @@ def _wrong(manifest: Manifest) -> str:
         return "entry: file.py:function, inside the folder"
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
+    for hook in manifest.hooks:
+        if hook != BEFORE_CALL and (why := unheard(HOOKS.get(hook, hook))):
+            return f"hooks: {why}"
     for channel in manifest.channels:
         if not is_free(channel.id):
             return f"channels: '{channel.id}' cannot be the name of a platform"
