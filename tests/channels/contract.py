@@ -46,6 +46,8 @@ class Rig(Protocol):
 
     manifest: Manifest
     features: frozenset[str]
+    # Of the features that it has not, why: a scenario is left out for a reason that somebody gave.
+    without: dict[str, str]
 
     def opener(self, manifest: Manifest, /) -> Any:
         """Return what makes an account; `homarus.channels.discovery.load_entry` for a real platform."""
@@ -245,7 +247,7 @@ def needs(*features: str) -> Callable[[Scenario], Scenario]:
 async def play(scenario: Scenario, rig: Rig, folder: Path) -> None:
     missing = scenario.needs - rig.features  # type: ignore[attr-defined]
     if missing:
-        pytest.skip(f"{rig.manifest.label} has no {' and '.join(sorted(missing))}")
+        pytest.skip("; ".join(f"{rig.manifest.label}: {rig.without[name]}" for name in sorted(missing)))
     await scenario(rig, folder)
 
 

@@ -13,7 +13,7 @@ from homarus.fleet.rows import HomeVolume, spelled, unspelled
 from homarus.storage.atomic import backup, create_new, ensure_dir, keep_copy, move_aside, remove, write_atomic
 from homarus.storage.boundary import Root
 from homarus.storage.jsonl import JsonlWriter, append_shared
-from homarus.storage.volume import changed
+from homarus.storage.volume import changed, mount, unmount
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _numbers = itertools.count()
@@ -241,3 +241,41 @@ def test_rows_with_a_hole_are_told_and_not_served(database, tmp_path):
     (tmp_path / "two").mkdir()
     with pytest.raises(StorageError, match="hole"):
         HomeVolume(database, lease, tmp_path / "two").materialise()
+
+
+async def test_a_home_that_is_full_keeps_what_it_has_and_can_tidy_up(database, tmp_path):
+    from homarus.fleet import rows
+    from homarus.fleet.placement import Placement
+
+    worker = Placement(database, "w1")
+    await worker.join("http://127.0.0.1:1")
+    await worker.add("ada")
+    volume = rows.HomeVolume(database, await worker.take("ada"), tmp_path / "ada")
+    (tmp_path / "ada").mkdir()
+    volume.most, volume.most_files = 1000, 5
+    mount(str(volume.folder), volume)
+    try:
+        write_atomic(volume.folder / "small", b"x" * 900)
+        (volume.folder / "big").write_bytes(b"x" * 5000)  # as a command does
+        volume.changed()
+        write_atomic(volume.folder / "note", b"y")
+        assert volume.left_out == {"big"}
+        assert stored_paths(database) == ["note", "small"]
+        volume.most = -rows.RESERVE
+        with pytest.raises(StorageError, match="used up"):
+            write_atomic(volume.folder / "more", b"y")
+        assert not (volume.folder / "more").exists()
+        write_atomic(volume.folder / "small", b"")  # to become smaller is always allowed
+        volume.most = 1000
+        (volume.folder / "big").unlink()
+        for number in range(10):
+            (volume.folder / f"f{number}").write_bytes(b"z")
+        volume.changed()
+        write_atomic(volume.folder / "note", b"yy")
+        assert len(stored_paths(database)) == 5
+    finally:
+        unmount(str(volume.folder))
+
+
+def stored_paths(database) -> list[str]:
+    return [row["path"] for row in database.rows("select path from file order by path")]

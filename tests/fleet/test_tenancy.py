@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.errors import ConfigError
-from homarus.fleet.settings import Fleet, Quota, home_environment, is_home, load, parse_quota, quota_of, ready
+from homarus.fleet.settings import Fleet, Quota, is_home, load, parse_quota, quota_of, ready
 from homarus.fleet.tenancy import confine
 from homarus.sandbox.settings import SandboxSettings
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def loaded(folder: Path, document: object):
     (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(document))
-    env = home_environment({"PATH": "/usr/bin", "HOMARUS_FLEET_DATABASE": "secret"}, folder)
+    env = {"HOME": str(folder)}
     config = load_config(resolve_paths(env), env)
     config.bound(lambda canonical: confine(canonical, folder, QUOTA))
     return config
@@ -109,7 +109,7 @@ def test_what_was_taken_away_comes_back_by_no_overlay_and_no_new_reading(folder)
     assert config.agents[0].block("sandbox", SandboxSettings).mode == "all"
     assert config.get("tools.elevated.enabled") is False
     (folder / ".openclaw" / "openclaw.json").write_text('{agents: {defaults: {sandbox: {mode: "off"}}}}')
-    env = home_environment({}, folder)
+    env = {"HOME": str(folder)}
     config.adopt(load_config(resolve_paths(env), env))
     assert config.agents[0].block("sandbox", SandboxSettings).mode == "all"
 
@@ -130,14 +130,6 @@ def test_whatever_stands_in_the_file_is_confined(document):
     again = json.dumps(document)
     assert confine(document, Path("/srv/homes/ada"), QUOTA) == []
     assert json.dumps(document) == again
-
-
-def test_a_home_gets_nothing_of_the_workers_secrets(folder):
-    env = home_environment(
-        {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "HOMARUS_FLEET_SECRET": "s", "HOME": "/root"}, folder
-    )
-    assert "s" not in env.values()
-    assert env["HOME"] == str(folder)
 
 
 def test_settings_come_from_a_private_file_and_variables(tmp_path):

@@ -289,13 +289,14 @@ class Automation:
         now: bool = True,
         agent_id: str = "",
         session: str = "",
+        ident: str = "",
         trust: Trust = Trust.OWNER,
         taint: Sequence[str] = (),
     ) -> bool:
         """Tell a session something: at once by a turn of its own, or with the next turn. False when it is known already."""
         store = self._home.store(self._home.config.agent_named(agent_id).id)
         key = store.key(session)
-        added = self.events.add(key, text, trust=trust, taint=taint, wake=now)
+        added = self.events.add(key, text, ident=f"told:{ident}" if ident else "", trust=trust, taint=taint, wake=now)
         if now and added:
             self.heartbeats.wake(key)
         self._changed()

@@ -22,6 +22,7 @@ from homarus.storage.locks import held_paths
 INLINE = 256 << 10  # larger files go to the object store, where there is one
 _BATCH = 4 << 20  # bytes of changed files in one commit
 _MANY = 500
+RESERVE = 16 << 20
 _PIECE = 1 << 20
 _OURS = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _BESIDE = ("", "-wal", "-shm", "-journal")
@@ -94,6 +95,10 @@ class HomeVolume:
         self.lease, self.folder = lease, folder
         self.fenced = False
         self.written = 0  # bytes that were committed under this lease
+        # What the home may keep. A log may go a little beyond, so that a home which is full can still be told to tidy up.
+        self.most, self.most_files = 1 << 62, 1 << 62
+        self._used = 0
+        self.left_out: set[str] = set()
         self._database, self._objects, self._lost = database, objects, lost
         self._lock = threading.RLock()
         self._seen: dict[str, Seen] = {}
@@ -111,7 +116,7 @@ class HomeVolume:
             if problem is None:
                 self._note(path)
             elif not isinstance(problem, Fenced):
-                self._seen.pop(path, None)
+                self._remember(path, None)
                 self.unknown = True
         finally:
             self._lock.release()
@@ -121,6 +126,8 @@ class HomeVolume:
             self._check()
             if self.unknown and durable:
                 self.settle()
+            if self._used + len(data) > self.most + RESERVE:
+                raise _full(self.lease.home, self.most)
             self._waiting.append((spelled(path), stat.S_IFREG | mode, at, data))
             if durable:
                 try:
@@ -134,6 +141,9 @@ class HomeVolume:
     def put(self, path: str, fd: int) -> None:
         with self._lock:
             self._settle_first()
+            size = os.fstat(fd).st_size
+            if size and not self._fits(path, size, RESERVE):
+                raise _full(self.lease.home, self.most)
             self._put([self._stored(path, fd)])
 
     def make_dir(self, path: str, mode: int) -> None:
@@ -184,11 +194,12 @@ class HomeVolume:
             self.flush()
             self.unknown = False
             there, changed = dict(self._walk()), []
+            self.left_out.clear()
             gone = [path for path in self._seen if path not in there]
             if gone:
                 self._commit("remove_paths", [spelled(path) for path in gone])
                 for path in gone:
-                    self._seen.pop(path, None)
+                    self._remember(path, None)
             for path, now in there.items():
                 before = self._seen.get(path)
                 if now != before:
@@ -238,6 +249,7 @@ class HomeVolume:
             (self.folder / path).chmod(stat.S_IMODE(mode))
         with self._lock:
             self._seen = dict(self._walk())
+            self._used = sum(seen.size for seen in self._seen.values())
 
     # Inside.
 
@@ -310,6 +322,10 @@ class HomeVolume:
         """Put what stands on the disk under these names, many in one commit."""
         batch: list[tuple[str, Seen, Stored]] = []
         for path, now in changed.items():
+            pending = sum(kept.size for _, kept, _ in batch), len(batch)
+            if now.size and not self._fits(path, now.size, pending=pending):
+                self.left_out.add(path)
+                continue
             row = self._look(path, now)
             if row is not None:
                 batch.append((path, *row))
@@ -321,7 +337,8 @@ class HomeVolume:
     def _put_batch(self, batch: list[tuple[str, Seen, Stored]]) -> None:
         if batch:
             self._put([stored for _, _, stored in batch])
-            self._seen.update((path, now) for path, now, _ in batch)
+            for path, now, _ in batch:
+                self._remember(path, now)
 
     def _look(self, path: str, now: Seen) -> tuple[Seen, Stored] | None:
         """Return a name of the disk as a row; None for what is gone, or may not be read, and for what is just being written."""
@@ -339,12 +356,25 @@ class HomeVolume:
         finally:
             os.close(fd)
 
+    def _fits(self, path: str, size: int, reserve: int = 0, pending: tuple[int, int] = (0, 0)) -> bool:
+        """Say whether a file may be kept at this size. One that becomes smaller always may."""
+        before = self._seen.get(path)
+        grows = size - (before.size if before is not None else 0)
+        new = before is None and len(self._seen) + pending[1] >= self.most_files + bool(reserve) * _MANY
+        return grows <= 0 or (self._used + pending[0] + grows <= self.most + reserve and not new)
+
     def _note(self, path: str) -> None:
         """Remember how the disk looks now that it followed."""
         try:
-            self._seen[path] = _seen(os.lstat(self.folder / path))
+            self._remember(path, _seen(os.lstat(self.folder / path)))
         except OSError:
-            self._seen.pop(path, None)
+            self._remember(path, None)
+
+    def _remember(self, path: str, now: Seen | None) -> None:
+        before = self._seen.pop(path, None)
+        self._used += (now.size if now is not None else 0) - (before.size if before is not None else 0)
+        if now is not None:
+            self._seen[path] = now
 
     def _inside(self, path: str) -> list[str]:
         inside = f"{path}/"
@@ -352,7 +382,7 @@ class HomeVolume:
 
     def _forget(self, path: str) -> None:
         for name in self._inside(path):
-            del self._seen[name]
+            self._remember(name, None)
 
     def _walk(self, inside: str = "", held: set[str] | None = None) -> Iterator[tuple[str, Seen]]:
         """Yield what stands on the disk and is to be kept: files, links and folders, outer ones first."""
@@ -378,6 +408,10 @@ class HomeVolume:
                 yield path, Seen(seen.st_mode, link=link)
             elif stat.S_ISREG(seen.st_mode):
                 yield path, _seen(seen)
+
+
+def _full(home: str, most: int) -> StorageError:
+    return StorageError(f"home {home} has used up its {most:,} bytes", cure="remove files, or ask for a larger quota")
 
 
 def _refusal(lease: Lease) -> Fenced:

@@ -23,6 +23,8 @@ from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
+from homarus.fleet.settings import Quota, quota_of
+from homarus.fleet.tenancy import confine
 from homarus.storage.volume import mount, unmount
 
 if TYPE_CHECKING:
@@ -60,15 +62,18 @@ class Served:
         *,
         env: Mapping[str, str],
         objects: Objects | None = None,
+        quota: Quota | None = None,
         lost: Any = lambda: None,
     ) -> None:
-        self.lease = lease
+        self.lease, self.quota = lease, quota or Quota()
         self.folder = Path(os.path.realpath(root)) / lease.home
         self.volume = HomeVolume(database, lease, self.folder, objects=objects, lost=lost)
         self.gateway: Gateway | None = None
         self.calls = 0  # requests and sockets that have not ended
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
+        self.gone = asyncio.Event()  # set when it is somebody else's: whatever is being said here ends
+        self._database = database
         self._env = {name: env[name] for name in _SHARED if name in env}
 
     async def open(self) -> None:
@@ -84,6 +89,9 @@ class Served:
     def _materialise(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o700)
+        rows = self._database.rows("select quota::text as quota from home where home = $1", self.lease.home)
+        self.quota = quota_of(self.quota, rows[0]["quota"] if rows else None)
+        self.volume.most, self.volume.most_files = self.quota.stored_bytes, self.quota.files
         self.volume.materialise()
 
     async def _begun(self) -> Gateway:
@@ -101,6 +109,8 @@ class Served:
                 change, config, env, [Operation("set", ("gateway", "auth", "token"), secrets.token_urlsafe(32))]
             )
             config = load_config(resolve_paths(env), env)
+        # The tenant writes this file; on a machine that others share it cannot mean more than this.
+        config.bound(lambda document: confine(document, self.folder, self.quota))
         gateway = Gateway(Runtime(Home(config, env, clock=SystemClock(), ids=SystemIds())), Given())
         await gateway.start(alone=False)
         return gateway

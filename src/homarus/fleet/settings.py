@@ -5,7 +5,6 @@ One small file for all of them (JSON5), or variables alone; nothing of it stands
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import stat
@@ -148,22 +147,3 @@ def parse_quota(words: tuple[str, ...]) -> dict[str, Any]:
         if found[name] is not None and not found[name] > 0:
             raise ConfigError(f"{name} must be more than nothing")
     return found
-
-
-def home_environment(env: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the environment of one home: where it lies, and of the worker's own only what says how this machine works."""
-    kept = {
-        "PATH",
-        "LANG",
-        "LC_ALL",
-        "TZ",
-        "TMPDIR",
-        "HTTPS_PROXY",
-        "HTTP_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-    }
-    return {name: value for name, value in env.items() if name in kept} | {
-        "HOME": os.fspath(folder), "OPENCLAW_HOME": os.fspath(folder), "OPENCLAW_STATE_DIR": str(folder / ".openclaw"),
-    }  # fmt: skip

@@ -13,11 +13,12 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from homarus.core.errors import Fenced, HomarusError, StorageError
+from homarus.core.errors import HomarusError, StorageError
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
 from homarus.fleet.served import Served
+from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
 HOME, SECRET, CLIENT = b"x-homarus-home", b"x-homarus-fleet", b"x-homarus-client"
@@ -32,10 +33,6 @@ MOST_OPEN = 2000
 _RETRY = [(b"retry-after", b"1"), (b"content-type", b"text/plain")]
 
 
-class Lost(Exception):
-    """The home went to another worker while it was answering."""
-
-
 class Worker:
     """Many homes in one process. Everything here runs in one event loop, but for the beat, which no home can hold up."""
 
@@ -48,6 +45,7 @@ class Worker:
         secret: str,
         env: Mapping[str, str],
         objects: Any = None,
+        quota: Quota | None = None,
         ttl: float = TTL,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
@@ -59,7 +57,7 @@ class Worker:
         self.refused = 0  # homes that were taken from this worker while it worked for them
         self.ended = asyncio.Event()
         self._database, self._secret, self._env, self._objects = database, secret.encode(), env, objects
-        self._idle_seconds = idle_seconds
+        self._idle_seconds, self._quota = idle_seconds, quota
         self._doors: dict[str, asyncio.Lock] = {}
         self._opening = asyncio.Semaphore(OPENING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -208,6 +206,7 @@ class Worker:
                     self.root,
                     env=self._env,
                     objects=objects,
+                    quota=self._quota,
                     lost=lambda: self._lost(lease),
                 )
                 await found.open()
@@ -228,6 +227,7 @@ class Worker:
         if served is not None and served.lease == lease:
             self.refused += 1
             served.volume.drop()
+            served.gone.set()
             await self._close(lease.home)
         # Where only the database did not answer, the home is still ours by name: then it is free for the next one.
         with contextlib.suppress(StorageError):
@@ -338,10 +338,9 @@ class Worker:
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             nonlocal begun
-            if served.volume.fenced:
-                raise Lost
-            begun = True
-            await send(message)
+            if not served.volume.fenced:
+                begun = True
+                await send(message)
 
         inner, told = dict(scope), dict(scope["headers"])
         inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
@@ -352,21 +351,26 @@ class Worker:
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         served.calls += 1
+        answering = asyncio.ensure_future(served.gateway(inner, receive, guarded))  # type: ignore[misc]
+        gone = asyncio.ensure_future(served.gone.wait())
         try:
-            await served.gateway(inner, receive, guarded)  # type: ignore[misc]
-            if served.volume.fenced and not begun:
-                raise Lost
-        except (Lost, Fenced):
-            if not begun:
-                await _refuse(scope, send, 503, "the home moved")
-            elif scope["type"] == "websocket":
-                with contextlib.suppress(Exception):
-                    await send({"type": "websocket.close", "code": 1012, "reason": "the home moved"})
-            else:
-                raise ConnectionError("the home moved in the middle of an answer") from None
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            for task in (answering, gone):
+                task.cancel()
+            problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
             served.used = time.monotonic()
+        if not served.volume.fenced:
+            if isinstance(problem, BaseException) and not isinstance(problem, asyncio.CancelledError):
+                raise problem
+        elif not begun:
+            await _refuse(scope, send, 503, "the home moved")
+        elif scope["type"] == "websocket":
+            with contextlib.suppress(RuntimeError, OSError):  # closed already
+                await send({"type": "websocket.close", "code": 1012, "reason": "the home moved"})
+        else:
+            raise ConnectionError("the home moved in the middle of an answer")
 
     async def _own(self, scope: MutableMapping[str, Any], send: Any, home: str) -> None:
         """Answer the fleet's own programs: mail has come, or how this worker does."""

@@ -28,7 +28,7 @@ from tests.channels.platform_host import RecordingHost, outbound, running, until
 from homarus.channels.discord.adapter import Discord
 from homarus.channels.support import Pauses
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
-from homarus.core.messages import Media
+from homarus.core.messages import Media, Poll
 from homarus.delivery.place import Button, Piece
 
 
@@ -161,6 +161,39 @@ async def test_a_lost_connection_is_resumed_with_what_was_said_meanwhile(fake, h
     assert fake.resumed == 1
     assert len(fake.identified) == 1
     assert any("connection was lost" in trouble for trouble in host.troubles)
+
+
+async def test_what_was_said_while_the_program_was_down_is_read_when_it_is_back(fake, host):
+    async with running(discord(host, fake)):
+        await until(lambda: host.up)
+        await fake.say("hello")
+        await fake.say("in the room", GENERAL)
+        await until(lambda: len(host.received) == 2)
+    host.received.clear(), host.up.clear()
+    fake._socket = None
+    for chat in (fake.said[0]["channel_id"], GENERAL):
+        for word in ("one", "two"):
+            fake.said.append(fake.message(f"{word} in {chat}", chat))
+    async with running(discord(host, fake)):
+        await until(lambda: len(host.received) >= 4)
+        # The last note of a chat may be a little old: whoever takes messages in knows those that come again.
+        fresh = [got for got in host.received if got.text not in {"hello", "in the room"}]
+    for chat, kind in ((fake.said[0]["channel_id"], "direct"), (GENERAL, "channel")):
+        found = [got for got in fresh if got.text.endswith(f" {chat}")]
+        assert [got.text.split()[0] for got in found] == ["one", "two"]
+        assert {got.chat_type for got in found} == {kind}
+        assert {bool(got.space) for got in found} == {kind == "channel"}
+
+
+async def test_a_poll_of_discords_own(fake, host):
+    async with running(channel := discord(host, fake)):
+        await until(lambda: host.up)
+        poll = Poll("Tea?", ("yes", "no"), multiple=True)
+        await channel.send(outbound("user:11", "discord"), Piece("Tea? 1. yes", "Tea?", poll=poll), "k")
+    asked = next(iter(fake.shown.values()))["asked"]
+    assert asked["poll"]["question"] == {"text": "Tea?"} and asked["poll"]["allow_multiselect"] is True
+    assert [row["poll_media"]["text"] for row in asked["poll"]["answers"]] == ["yes", "no"]
+    assert not asked.get("content")
 
 
 async def test_changes_are_told(fake, host):

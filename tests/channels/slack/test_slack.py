@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import json
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -18,7 +23,7 @@ from tests.channels.slack.fake_slack import ALICE, APP_TOKEN, BOT_TOKEN, DM, GEN
 
 from homarus.channels.slack.adapter import Slack
 from homarus.channels.slack.inbound import emoji_name, readable
-from homarus.channels.support import Pauses
+from homarus.channels.support import Call, Pauses
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
 from homarus.delivery.place import Button, Piece
@@ -282,7 +287,7 @@ async def test_every_refusal_says_what_can_be_done(fake, host):
 async def test_a_wrong_token_ends_the_account(fake, host, key):
     host.settings[key] = "xoxb-wrong"
     with pytest.raises(ChannelError, match="invalid_auth") as wrong:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await slack(host, fake).run()
     assert wrong.value.fatal
     del host.settings[key]
@@ -317,3 +322,57 @@ def test_whatever_people_write_is_readable(text):
     assert isinstance(readable(text, {}), str)
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert readable(escaped, {}) == text
+
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+
+
+def signature(body: bytes, stamp: int, secret: str = SECRET) -> dict[str, str]:
+    made = hmac.new(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    return {"x-slack-request-timestamp": str(stamp), "x-slack-signature": f"v0={made}"}
+
+
+async def test_signed_requests_in_the_place_of_a_socket(fake, host):
+    host.settings = {"botToken": BOT_TOKEN, "mode": "http", "signingSecret": SECRET, "webhookPort": 0}
+    event = {"type": "message", "channel": DM, "channel_type": "im", "user": ALICE, "text": "hello", "ts": "1.000001"}
+    body = json.dumps({"type": "event_callback", "team_id": "T0", "event": event}).encode()
+    now = int(time.time())
+    json_kind, form_kind = {"content-type": "application/json"}, {"content-type": "application/x-www-form-urlencoded"}
+    async with running(channel := slack(host, fake)):
+        await until(lambda: host.up)
+
+        async def call(given: bytes, headers: dict[str, str]) -> tuple[int, str]:
+            status, answer = await channel.called(Call("POST", headers, "", given))
+            return status, answer.decode()
+
+        # Nobody else's signature counts, nor an old one, nor one of another body, nor none.
+        for wrong in (signature(body, now, "other"), signature(body, now - 400), signature(b"{}", now), {}):
+            assert (await call(body, json_kind | wrong))[0] == 401
+        assert host.received == []
+        asked = json.dumps({"type": "url_verification", "challenge": "c4"}).encode()
+        assert await call(asked, json_kind | signature(asked, now)) == (200, "c4")
+        host.disk_full = 1
+        assert (await call(body, json_kind | signature(body, now)))[0] == 503
+        again = json_kind | signature(body, now) | {"x-slack-retry-num": "1"}
+        assert (await call(body, again))[0] == 200
+        assert [got.text for got in host.received] == ["hello"]
+        slash = urlencode({"command": "/openclaw", "text": "status", "user_id": ALICE, "channel_id": DM,
+                           "team_id": "T0", "trigger_id": "t1", "channel_name": "directmessage"}).encode()  # fmt: skip
+        status, told = await call(slash, form_kind | signature(slash, now))
+        assert (status, json.loads(told)["text"]) == (200, "✓")
+        assert host.received[-1].command == "/status"
+        tap = {"type": "block_actions", "user": {"id": ALICE}, "channel": {"id": DM}, "team": {"id": "T0"},
+               "actions": [{"value": "/approve x once", "action_ts": "9.9"}]}  # fmt: skip
+        tapped = urlencode({"payload": json.dumps(tap)}).encode()
+        assert (await call(tapped, form_kind | signature(tapped, now)))[0] == 200
+        assert host.received[-1].command == "/approve x once"
+        assert (await call(b"{", json_kind | signature(b"{", now)))[0] == 400
+        assert await channel.send(to(ALICE), words("hi"), "k")
+
+
+@pytest.mark.parametrize("settings", [{"mode": "http"}, {"mode": "carrier pigeon", "appToken": APP_TOKEN}, {}])
+async def test_a_mode_that_lacks_something_says_so(fake, host, settings):
+    host.settings = {"botToken": BOT_TOKEN, **settings}
+    with pytest.raises(ChannelError) as caught:
+        await slack(host, fake).run()
+    assert caught.value.fatal

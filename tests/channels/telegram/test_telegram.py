@@ -21,7 +21,7 @@ from homarus.channels.support import Pauses
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.adapter import Telegram
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
-from homarus.core.messages import Media
+from homarus.core.messages import Media, Poll
 from homarus.delivery.place import Button, Piece
 
 
@@ -421,3 +421,34 @@ def test_whatever_entities_a_text_has_it_is_read_and_only_our_commands_are_comma
     assert got.text == text
     assert not got.command or any(entity["type"] == "bot_command" and entity["offset"] == 0 for entity in entities)
     assert "@" not in got.command.partition(" ")[0] or "@" in text
+
+
+async def test_a_poll_of_telegrams_own(api, host):
+    async with running(channel := telegram(host)):
+        await until(lambda: host.up)
+        poll = Poll("Tea?", ("yes", "no"))
+        piece = Piece("<b>Tea?</b>", "Tea?", poll=poll)
+        assert await channel.send(outbound("11", "telegram"), piece, "k")
+    [asked] = api.asked("sendPoll")
+    assert asked["question"] == "Tea?" and [row["text"] for row in asked["options"]] == ["yes", "no"]
+    assert asked["is_anonymous"] is False
+
+
+async def test_files_that_a_server_of_ones_own_keeps_on_this_machine(api, host, tmp_path):
+    folder = tmp_path / "bot-api"
+    folder.mkdir()
+    (folder / "photo.jpg").write_bytes(b"picture")
+    (tmp_path / "secret").write_text("no")
+    (folder / "link.jpg").symlink_to(tmp_path / "secret")
+    api.local = str(folder)
+    host.settings["trustedLocalFileRoots"] = [str(folder)]
+    async with running(channel := telegram(host)):
+        await until(lambda: host.up)
+        assert b"".join([part async for part in channel.fetch(Media(ref="photo"))]) == b"picture"
+        for wrong in ("link", "../secret"):
+            with pytest.raises(DeliveryError) as caught:
+                _ = [part async for part in channel.fetch(Media(ref=wrong))]
+            assert caught.value.kind is DeliveryFailure.REFUSED
+        host.settings["trustedLocalFileRoots"] = []
+        with pytest.raises(DeliveryError, match="own disk"):
+            _ = [part async for part in channel.fetch(Media(ref="photo"))]

@@ -104,6 +104,8 @@ class Irc:
         self._settings = settings_of(host, "irc", IrcSettings)
         if self._settings.sender_identity not in {"hostmask", "account"}:
             raise ChannelError("channels.irc.senderIdentity is neither 'hostmask' nor 'account'", fatal=True)
+        if self._settings.formatting not in {"plain", "codes"}:
+            raise ChannelError("channels.irc.formatting is neither 'plain' nor 'codes'", fatal=True)
         self._line: Connection | None = None
         self._heard: asyncio.Queue[Inbound | Change] = asyncio.Queue(WAITING)
         self._keeping = False
@@ -307,7 +309,8 @@ class Irc:
         if tags and f"{self._epoch}-" in message.reply_to:
             tags = None  # an id of our own making says nothing to others
         try:
-            sent = await line.say(target, piece.plain or piece.text, tags)
+            text = piece.text if self._settings.formatting == "codes" else piece.plain or piece.text
+            sent = await line.say(target, text, tags)
         except ValueError as problem:
             raise refused(f"IRC: {problem}") from None
         except DeliveryError as problem:
