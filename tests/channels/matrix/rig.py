@@ -34,7 +34,9 @@ class Person:
         self.client.add_event_callback(
             lambda room, event: self.seen.append({"room": room.room_id} | event.source), nio.Event
         )
-        self._task = asyncio.create_task(self.client.sync_forever(3000, full_state=True))
+        # A slow machine may get more between two answers than the ten events that a homeserver shows unless asked.
+        wide = {"room": {"timeline": {"limit": 1000}}}
+        self._task = asyncio.create_task(self.client.sync_forever(3000, sync_filter=wide, full_state=True))
         await self.client.synced.wait()
         return self
 
