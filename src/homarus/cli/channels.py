@@ -17,7 +17,7 @@ from homarus.cli.app import App
 from homarus.cli.chat_home import account_id, asked, manifest_of, once
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
-from homarus.cli.output import clean, speak
+from homarus.cli.output import clean, hushed
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError, Unknown
 from homarus.core.messages import Inbound
@@ -215,8 +215,9 @@ def _ask(app: App, manifest: Manifest, key: str, setting: Setting, *, as_json: b
         )
     if setting.help:
         app.out.line(app.out.style(setting.help, "dim"))
-    speak(for_good=True)
-    return _typed(key, setting, click.prompt(key, hide_input=setting.secret, err=True))
+    with hushed():
+        said = click.prompt(key, hide_input=setting.secret, err=True)
+    return _typed(key, setting, said)
 
 
 def _test(app: App, manifest: Manifest, account: str, values: Json) -> None:
