@@ -74,6 +74,7 @@ class Automation:
         self._tidied = epoch_ms(home.clock.now()) - TIDY_MS + 600_000
         self._chores_next: dict[str, int | None] = {}
         self.wakeups = 0  # how often the timer looked around
+        self.next_ms: int | None = None  # when it looks again because something is due; None while nothing will be
 
     # Life.
 
@@ -94,6 +95,7 @@ class Automation:
             except (HomarusError, OSError) as problem:  # a full disk, a file that cannot be read: later it may be well
                 _log.error("automation waits: %s", problem)
                 due = None
+            self.next_ms = due
             now = epoch_ms(self._home.clock.now())
             left = LONGEST_WAIT if due is None else max(0.0, min(LONGEST_WAIT, (due - now) / 1000))
             await self._wait(left)
@@ -123,6 +125,11 @@ class Automation:
             _log.warning("jobs and heartbeats of this home run in another process: %s", held)
             return False
         return True
+
+    @property
+    def at_work(self) -> bool:
+        """Say whether a run of this process has not ended."""
+        return bool(self._work or self.cron.running)
 
     @property
     def runs_here(self) -> bool:
@@ -282,13 +289,14 @@ class Automation:
         now: bool = True,
         agent_id: str = "",
         session: str = "",
+        ident: str = "",
         trust: Trust = Trust.OWNER,
         taint: Sequence[str] = (),
     ) -> bool:
         """Tell a session something: at once by a turn of its own, or with the next turn. False when it is known already."""
         store = self._home.store(self._home.config.agent_named(agent_id).id)
         key = store.key(session)
-        added = self.events.add(key, text, trust=trust, taint=taint, wake=now)
+        added = self.events.add(key, text, ident=f"told:{ident}" if ident else "", trust=trust, taint=taint, wake=now)
         if now and added:
             self.heartbeats.wake(key)
         self._changed()

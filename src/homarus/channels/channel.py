@@ -41,6 +41,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     # Programs that must be there, with the package that brings each.
     programs: dict[str, str] = {}
     place: Place = Place()
+    # Other dialects that its place can be written in, by what the account's `formatting` calls them.
+    dialects: dict[str, str] = {}
     settings: dict[str, Setting] = {}
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.

@@ -63,6 +63,7 @@ class Life:
         home = self._gateway.client.home
         try:
             fresh = load_config(home.config.paths, home.env)
+            fresh.bound(home.config.floor)
         except HomarusError as problem:
             _log.warning("the changed configuration is not used: %s", problem)
             return "none"

@@ -197,8 +197,11 @@ class Gateway:
 
     # Its life.
 
-    async def start(self) -> None:
-        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
+    async def start(self, *, alone: bool = True) -> None:
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs.
+
+        `alone` in its process it tunes that for one home; whoever serves many does so once.
+        """
         self.feed.start()
         self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
@@ -214,7 +217,8 @@ class Gateway:
         automation.start()
         self.spawn(automation.boot())
         self.spawn(self.switchboard.start())
-        self.spawn(asyncio.to_thread(_preload))
+        if alone:
+            self.spawn(asyncio.to_thread(preload))
 
     def _begin_telemetry(self) -> None:
         """Tell a collector what happens, where the settings ask for it; what keeps it from that keeps nothing else from working."""
@@ -318,7 +322,7 @@ def _logging(config: Config) -> Iterator[None]:
         handler.close()
 
 
-def _preload() -> None:
+def preload() -> None:
     """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
     from homarus.gateway.methods import table
 

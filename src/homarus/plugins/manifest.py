@@ -21,6 +21,7 @@ from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.patterns import late
+from homarus.plugins.health import HealthBook
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 FILE = "homarus.plugin.json"
@@ -229,6 +230,9 @@ def usable(config: Config, plugin_id: str, entry: Entry, lock: dict[str, str]) -
     if fingerprint(plugin.folder) != lock.get(plugin_id):
         cure = f"look at {plugin.folder}, then: homarus plugins enable {plugin_id}"
         raise ConfigError(f"the files of the plugin {plugin_id} are not those that were switched on", cure=cure)
+    if plugin.manifest.inside and HealthBook(config.paths.own_dir).of(plugin_id).blocked:
+        cure = f"look at {plugin.folder}, then: homarus plugins enable {plugin_id} --in-process"
+        raise ConfigError(f"the plugin {plugin_id} has blocked the whole program and does not run any more", cure=cure)
     if plugin.manifest.inside and not entry.in_process:
         cure = f"if you trust it: homarus plugins enable {plugin_id} --in-process"
         raise ConfigError(f"the plugin {plugin_id} wants to run inside the program", cure=cure)

@@ -41,6 +41,7 @@ from homarus.runtime.events import Listener, Listeners
 from homarus.runtime.lanes import Lanes, lane_of, route_of, speaker
 from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
+from homarus.storage.atomic import remove
 from homarus.subagents.child import CHANNEL, SubagentSettings
 from homarus.subagents.run import Children
 from homarus.tools.processes import Ended
@@ -152,7 +153,7 @@ class Runtime:
                 if self.carry_out is not None and taken(path):
                     self.carry_out(key, path, item)
             elif not lane.submit(item).refused or lane.knows(item.key):
-                path.unlink(missing_ok=True)  # one that a full queue refuses stays a letter
+                remove(path)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
         """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""

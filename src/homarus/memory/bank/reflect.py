@@ -28,6 +28,7 @@ from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
 from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
+from homarus.storage.atomic import remove
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
@@ -167,7 +168,7 @@ def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str]
     if not dry_run and text:
         change(workspace, draft.path, lambda now: text if now == old else now)  # somebody was faster: next time
     elif not dry_run:
-        (workspace / draft.path).unlink(missing_ok=True)
+        remove(workspace / draft.path)
 
 
 def _listed(rows: list[str]) -> str:

@@ -1,4 +1,3 @@
-// @ts-check
 /** A list of any length of which only the part in view is in the document. Rows may change their height at any time. */
 import { View, h } from "./base.js";
 
