@@ -247,8 +247,9 @@ def _test(app: App, manifest: Manifest, account: str, values: Json) -> None:
     except (HomarusError, OSError, TimeoutError) as problem:
         why = str(problem) or "no answer in time"
         app.out.warn(f"{manifest.label} does not take it: {clean(why, 300)}")
-        speak(for_good=True)
-        if not click.confirm("Keep it anyway?", default=False, err=True):
+        with hushed():
+            keep = click.confirm("Keep it anyway?", default=False, err=True)
+        if not keep:
             raise HomarusError("nothing was changed", cure=f"homarus channels add {manifest.id}") from None
 
 
