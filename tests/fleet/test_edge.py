@@ -93,7 +93,7 @@ class Book:
 
 @contextlib.asynccontextmanager
 async def served(app: Any) -> AsyncIterator[str]:
-    socket = wire._listening("127.0.0.1", 0)
+    socket = wire.listening("127.0.0.1", 0)
     server = wire.server(app, GatewaySettings(), None)
     task = asyncio.ensure_future(server.serve(sockets=[socket]))
     await server.up.wait()
@@ -339,7 +339,11 @@ async def test_a_flood_through_a_socket_is_slowed_and_loses_nothing(stand: Stand
 async def test_its_own_pages(stand: Stand) -> None:
     await stand.ask("/h/ada/x")
     assert (await stand.ask("/healthz"))[:2] == (200, b"ok\n")
-    assert b'requests_total{kind="http",outcome="200"} 1' in (await stand.ask("/metrics"))[1]
+    assert (
+        b'requests_total{kind="http",outcome="200"} 1'
+        in (await stand.ask("/metrics", authorization=f"Bearer {FLEET.secret}"))[1]
+    )
+    assert (await stand.ask("/metrics", authorization="Bearer x"))[0] == 404
     stand.edge.stopping = True
     assert (await stand.ask("/h/ada/x"))[0] == 503
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
+import signal
+import socket
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -37,6 +40,7 @@ PATIENCE = 15.0  # seconds that a request waits for somebody to take its home
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
 FRESH = 1.0  # seconds for which an owner is believed to be one
 MAX_KNOWN = 100_000
+MAX_CLIENTS = 50_000
 MAX_HELD = 512 << 20  # bytes of bodies that are on their way, of all homes
 BURST = 2.0  # seconds' worth of messages that may come at once
 _HOP = frozenset({
@@ -107,24 +111,28 @@ class Edge:
         self.stopping = False
 
     @property
+    def secret(self) -> str:
+        return self._fleet.secret
+
+    @property
     def connections(self) -> int:
         return self._open.total()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        socket = scope["type"] == "websocket"
+        is_socket = scope["type"] == "websocket"
         try:
-            if not socket and (own := _own_page(self, scope["path"])) is not None:
+            if not is_socket and (own := _own_page(self, scope)) is not None:
                 await _answer(send, 200, own, kind=b"text/plain; version=0.0.4")
                 return
             home, path = self.target(scope)
             with self._connected(home, place := await self._find(home)):
-                await (self._socket if socket else self._request)(scope, receive, send, (home, path, place))
+                await (self._socket if is_socket else self._request)(scope, receive, send, (home, path, place))
         except Problem as problem:
-            self._count("websocket" if socket else "http", str(problem.status))
-            await _refuse(send, problem, socket=socket)
+            self._count("websocket" if is_socket else "http", str(problem.status))
+            await _refuse(send, problem, socket=is_socket)
         except StorageError as problem:
             _log.warning("the database is away: %s", problem)
-            await _refuse(send, Problem(503, "the fleet's database is away", 2), socket=socket)
+            await _refuse(send, Problem(503, "the fleet's database is away", 2), socket=is_socket)
 
     def target(self, scope: Scope) -> tuple[str, str]:
         """Return the home and the path of a request: by the first label of its host, or by /h/<home>/."""
@@ -368,10 +376,13 @@ async def _stream(reply: Response, send: Send) -> None:
         await reply.close()
 
 
-def _own_page(edge: Edge, path: str) -> str | None:
-    if path in {"/healthz", "/readyz"}:
+def _own_page(edge: Edge, scope: Scope) -> str | None:
+    if scope["path"] in {"/healthz", "/readyz"}:
         return "stopping\n" if edge.stopping else "ok\n"
-    return edge_metrics(edge) if path == "/metrics" else None
+    shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    if scope["path"] == "/metrics" and hmac.compare_digest(shown, f"Bearer {edge.secret}".encode()):
+        return edge_metrics(edge)
+    return None
 
 
 def edge_metrics(edge: Edge) -> str:
@@ -405,3 +416,22 @@ async def _refuse(send: Send, problem: Problem, *, socket: bool) -> None:
         return
     text = msgspec.json.encode({"error": {"message": problem.words, "code": problem.status}}).decode()
     await _answer(send, problem.status, text, kind=b"application/json", more={**wait, b"connection": b"close"})
+
+
+async def serve(edge: Edge, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
+    """Run an edge until SIGTERM or SIGINT; what is under way then has some seconds."""
+    from homarus.gateway import wire
+    from homarus.gateway.settings import GatewaySettings
+
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, ending.set)
+    server = wire.server(edge, GatewaySettings(), None)
+    server.config.limit_concurrency = MAX_CLIENTS
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    await server.up.wait()
+    ready()
+    await asyncio.wait({asyncio.ensure_future(ending.wait()), serving}, return_when=asyncio.FIRST_COMPLETED)
+    edge.stopping = True
+    server.should_exit = True
+    await serving

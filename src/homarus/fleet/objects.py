@@ -81,12 +81,12 @@ class Store:
 
     def put(self, home: str, name: str, pieces: Iterable[bytes]) -> None:
         """Keep content under its hash in hexadecimal; raises StorageError where it cannot be kept."""
-        self._wait(self.objects.put(_key(home, name), _packed(pieces)))
+        self.wait(self.objects.put(_key(home, name), _packed(pieces)))
 
     def get(self, home: str, name: str) -> Iterator[bytes]:
         """Yield content; raises StorageError, at its end at the latest, unless all of it has this hash."""
         found = unpacked(self.objects, _key(home, name))
-        while piece := self._wait(anext(found, b"")):
+        while piece := self.wait(anext(found, b"")):
             yield piece
 
     def remove_all(self, home: str) -> int:
@@ -98,19 +98,19 @@ class Store:
                 await self.objects.remove(key)
             return len(keys)
 
-        return self._wait(remove())
+        return self.wait(remove())
 
     def of(self, home: str) -> HomeObjects:
         return HomeObjects(self, home)
 
     def close(self) -> None:
         if not self._loop.is_closed():
-            self._wait(self.objects.aclose())
+            self.wait(self.objects.aclose())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
             self._loop.close()
 
-    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

@@ -76,7 +76,7 @@ class Placement:
         return {row["home"]: row["epoch"] for row in rows}
 
     async def homes(self) -> int:
-        return int((await self._database.ask("select count(*) as count from home"))[0]["count"])
+        return int((await self._database.ask("select count from tally where name = 'homes'"))[0]["count"])
 
     async def workers(self) -> int:
         """Return how many workers live and stay."""

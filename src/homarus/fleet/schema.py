@@ -128,6 +128,27 @@ end $$;
 """,
         1,
     ),
+    (
+        """
+-- Homes are counted as they come and go: nobody has to look at a million rows to know how many there are.
+create table tally (name text primary key, count bigint not null);
+insert into tally select 'homes', count(*) from home;
+create function count_homes() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'INSERT' then
+    update homarus.tally set count = count + (select count(*) from added) where name = 'homes';
+  else
+    update homarus.tally set count = count - (select count(*) from gone) where name = 'homes';
+  end if;
+  return null;
+end $$;
+create trigger home_added after insert on home referencing new table as added
+  for each statement execute function count_homes();
+create trigger home_gone after delete on home referencing old table as gone
+  for each statement execute function count_homes();
+""",
+        1,
+    ),
 )
 VERSION = len(STEPS)
 FORMAT = 1  # of the rows of a home: a worker does not take a home that a newer one wrote

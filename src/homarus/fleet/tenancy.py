@@ -123,3 +123,13 @@ def _set(table: dict[str, Any], values: dict[str, Any], at: str) -> list[str]:
     lost = [f"{at}.{key}".lstrip(".") for key, value in values.items() if key in table and table[key] != value]
     table.update(values)
     return lost
+
+
+def outside(folder: Path, quota: Quota) -> list[str]:
+    """Return what the settings of a home that is brought in would lose here, so that its owner hears of it before it surprises them."""
+    from homarus.config.load import inspect_config
+    from homarus.config.paths import resolve_paths
+
+    state = folder / ".openclaw" if (folder / ".openclaw").is_dir() else folder
+    env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(state)}
+    return confine(inspect_config(resolve_paths(env), env).document, folder, quota)

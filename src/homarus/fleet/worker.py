@@ -18,6 +18,7 @@ from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
 from homarus.fleet.served import Served
+from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
 HOME, SECRET, CLIENT = b"x-homarus-home", b"x-homarus-fleet", b"x-homarus-client"
@@ -44,6 +45,7 @@ class Worker:
         secret: str,
         env: Mapping[str, str],
         objects: Any = None,
+        quota: Quota | None = None,
         ttl: float = TTL,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
@@ -57,7 +59,7 @@ class Worker:
         self.refused = 0  # homes that were taken from this worker while it worked for them
         self.ended = asyncio.Event()
         self._database, self._secret, self._env, self._objects = database, secret.encode(), env, objects
-        self._idle_seconds = idle_seconds
+        self._idle_seconds, self._quota = idle_seconds, quota
         self._doors: dict[str, asyncio.Lock] = {}
         self._opening = asyncio.Semaphore(OPENING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -218,6 +220,7 @@ class Worker:
                     self.root,
                     env=self._env,
                     objects=objects,
+                    quota=self._quota,
                     lost=lambda: self._lost(lease),
                 )
                 await found.open()
@@ -372,7 +375,7 @@ class Worker:
         finally:
             for task in (answering, gone):
                 task.cancel()
-            problem = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
+            problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
             served.used = time.monotonic()
         if not (served.gone.is_set() or served.volume.fenced):

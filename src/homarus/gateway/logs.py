@@ -99,14 +99,13 @@ class Ledger:
         self._day = ""
         self._full = False
         self._fd = -1
-        self._path = folder
+        self._path = self._today = folder
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
-        day = f"{now:%Y-%m-%d}"
-        path = self._folder / f"{day}.jsonl"
+        day = now.date().isoformat()
         if day != self._day:
-            self._day, self._full = day, False
+            self._day, self._full, self._today = day, False, self._folder / f"{day}.jsonl"
             self._forget(now)
         if self._full:
             return
@@ -117,9 +116,9 @@ class Ledger:
             **{key: value for key, value in clean.items() if value not in ("", None)},
         }
         try:
-            fd, line = self._file(path), msgspec.json.encode(row) + b"\n"
+            fd, line = self._file(self._today), msgspec.json.encode(row) + b"\n"
             size = os.fstat(fd).st_size
-            with kept(path) as elsewhere:
+            with kept(self._today) as elsewhere:
                 elsewhere.append(size, line, 0o600, durable=False)
                 os.write(fd, line)
             self._full = size + len(line) > MAX_DAY

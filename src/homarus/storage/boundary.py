@@ -90,7 +90,7 @@ class Root:
             fd = self._open_regular(name, os.O_RDONLY)
             try:
                 before = os.fstat(fd)
-                data = _read_up_to(fd, max_bytes + 1)
+                data = _read_up_to(fd, max_bytes + 1, before.st_size)
                 real = self._real_of(fd, name)
                 after = os.fstat(fd)
             finally:
@@ -289,8 +289,12 @@ def _unlink(folder: int, leaf: str) -> None:
     sync_folder(folder)
 
 
-def _read_up_to(fd: int, limit: int) -> bytes:
-    pieces = []
+def _read_up_to(fd: int, limit: int, size: int) -> bytes:
+    """Read a file that said how big it is: one call with a buffer of that size, and more only where there is more."""
+    data = os.read(fd, min(limit, size + 1, 1 << 20))
+    if 0 < len(data) == size:
+        return data
+    pieces, limit = [data], limit - len(data)
     while limit > 0 and (piece := os.read(fd, min(limit, 1 << 20))):
         pieces.append(piece)
         limit -= len(piece)
