@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install what some tests use and a fresh machine does not have. Where that is not possible they are skipped, and say so.
-# With the word `servers` also the chat and mail servers of tests/live, which take some minutes.
+# With the word `servers` also the chat and mail servers of tests/live, which take some minutes; with `fleet` what tests/fleet
+# starts: Debian's postgresql, and an S3 server in an environment of its own.
 set -euo pipefail
 wanted=(bwrap:bubblewrap rg:ripgrep tmux:tmux chromium:chromium)
 # What looks at the page: the finder of hurdles for people, and the checker of its types. Into a folder of their own, by name.
@@ -19,6 +20,15 @@ if [ "${1:-}" = servers ]; then
       echo "could not install: matrix-synapse (the tests that use it are skipped)" >&2
   fi
 fi
+if [ "${1:-}" = fleet ]; then
+  wanted=()
+  ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || wanted+=(postgres:postgresql)
+  place="${HOMARUS_MOTO_VENV:-$HOME/.cache/homarus-tests/moto}"
+  if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c "import moto.server" 2>/dev/null; then
+    python3 -m venv "$place" && "$place/bin/python" -m pip --disable-pip-version-check --quiet install 'moto[s3,server]' ||
+      echo "could not install: moto[s3,server] (the tests that use it are skipped)" >&2
+  fi
+fi
 missing=()
 PATH="$PATH:/usr/sbin:/sbin"
 for pair in "${wanted[@]}"; do
@@ -30,6 +40,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   exit 0
 fi
 export DEBIAN_FRONTEND=noninteractive
+echo "installing: ${missing[*]}" >&2
 apt-get update -qq || true
 # Tests start the servers themselves, from folders of their own: none is to run by itself.
 export RUNLEVEL=1

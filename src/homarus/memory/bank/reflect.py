@@ -28,6 +28,7 @@ from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
 from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
+from homarus.storage.atomic import remove
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
@@ -167,7 +168,7 @@ def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str]
     if not dry_run and text:
         change(workspace, draft.path, lambda now: text if now == old else now)  # somebody was faster: next time
     elif not dry_run:
-        (workspace / draft.path).unlink(missing_ok=True)
+        remove(workspace / draft.path)
 
 
 def _listed(rows: list[str]) -> str:
@@ -184,8 +185,9 @@ def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:
 
 
 def _current(facts: list[Fact]) -> str:
-    """Return what holds now, newest first: what a later fact replaced is left out."""
-    held = [fact for fact in facts if fact.holds]
+    """Return what holds now: what was written down or read as a claim before other lines, each newest first and said once."""
+    held = [fact for fact in facts if fact.holds and not fact.repeated_by]
+    held.sort(key=lambda fact: fact.inferred and not fact.claims)
     return "\n".join(["## Current", *map(_row, held[:CURRENT])])
 
 
