@@ -185,8 +185,9 @@ def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:
 
 
 def _current(facts: list[Fact]) -> str:
-    """Return what holds now, newest first: what a later fact replaced is left out."""
-    held = [fact for fact in facts if fact.holds]
+    """Return what holds now: what was written down or read as a claim before other lines, each newest first and said once."""
+    held = [fact for fact in facts if fact.holds and not fact.repeated_by]
+    held.sort(key=lambda fact: fact.inferred and not fact.claims)
     return "\n".join(["## Current", *map(_row, held[:CURRENT])])
 
 
