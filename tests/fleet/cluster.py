@@ -91,6 +91,7 @@ class Cluster:
         self.workers: dict[str, Worker] = {}
         self.port = 0
         self.stalls: list[float] = []
+        self.refusals: Counter[str] = Counter()  # what people were told instead
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self):
@@ -163,8 +164,9 @@ class Cluster:
                         params = {"message": left[0], "sessionKey": session, "idempotencyKey": left[0], **mode}
                         answer = await client.ask("chat.send", params)
                         if not answer["ok"]:
+                            self.refusals[str(answer["error"].get("message"))[:120]] += 1
                             await asyncio.sleep(0.5)  # whoever asks faster than that is told to wait longer
-                            continue
+                            break
                         self.stalls.append(time.monotonic() - began)
                         word = left.pop(0)
                         if not steer:

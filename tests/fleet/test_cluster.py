@@ -139,7 +139,7 @@ def report(cluster: Cluster, result: dict[str, int], refused: int) -> None:
     stalls = sorted(cluster.stalls)
     half, most = stalls[len(stalls) // 2], stalls[-1]
     print(  # noqa: T201 - figures for whoever runs this
-        f"\n{len(stalls)} messages: {result}, refused {refused}, acknowledged after {half:.3f} s (longest {most:.1f} s)"
+        f"\n{len(stalls)} messages: {result}, refused {refused}, acknowledged after {half:.3f} s (longest {most:.1f} s); {dict(cluster.refusals)}"
     )
 
 

@@ -148,6 +148,7 @@ async def test_a_home_that_was_taken_away_is_dropped_and_says_nothing_more(datab
         async with one.client("ada") as client:
             await client.call("agent", {"message": "word1", "sessionKey": "main", "idempotencyKey": "1"})
             await until(lambda: model.asked)
+            database.rows("insert into worker values ('thief', '', 1, now(), now() + interval '1 hour')")
             database.rows("update lease set epoch = epoch + 1, worker = 'thief' where home = 'ada'")
             code, _ = await client.closed()
             assert code == 1012
