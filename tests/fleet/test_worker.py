@@ -11,6 +11,8 @@ from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
 
+from homarus.fleet.homes import take_out
+from homarus.fleet.objects import Folder, Store
 from homarus.fleet.placement import Letter, Mail, Placement
 from homarus.fleet.rows import HomeVolume
 from homarus.fleet.served import Call, packed
@@ -105,6 +107,29 @@ async def test_a_home_is_opened_by_its_first_message_and_closed_when_nobody_need
         row["bytes"] for row in database.rows("select bytes from line where path like '%sessions/%' order by at")
     )
     assert b"re: word1" in lines
+
+
+async def test_long_logs_are_sealed_when_a_home_rests_and_are_the_same_afterwards(database, model, tmp_path):
+    await made(database, "ada", model, tmp_path)
+    path, line = ".openclaw/agents/main/sessions/old.jsonl", b'{"old":"' + b"x" * 100_000 + b'"}\n'
+    operator = Placement(database, "operator")
+    await operator.join("nowhere")
+    lease = await operator.take("ada")
+    volume = HomeVolume(database, lease, tmp_path / "unused")
+    for number in range(12):
+        await asyncio.to_thread(volume.append, path, number * len(line), line, 0o600, durable=True)
+    await operator.leave()
+    store = Store(Folder(tmp_path / "objects"))
+    async with working(database, "one", tmp_path / "one", idle_seconds=0.2, objects=store) as one:
+        await until(lambda: "ada" in one.worker.held)
+        for word in ("word1", "word2"):
+            assert (await one.ask("ada", word))["status"] == "ok"
+            await until(lambda: not one.worker.open)
+            assert database.rows("select object from file where path = $1", path)[0]["object"]
+            assert not database.rows("select 1 from line where path = $1", path)
+    await asyncio.to_thread(take_out, database, store, "ada", tmp_path / "out")
+    assert (tmp_path / "out" / path).read_bytes() == line * 12
+    store.close()
 
 
 async def test_the_next_owner_goes_on_where_the_last_one_was(database, model, tmp_path):

@@ -118,13 +118,13 @@ class HomeObjects:
     """What the volume of one home sees of the store: its own objects."""
 
     def __init__(self, store: Store, home: str) -> None:
-        self._store, self._home = store, home
+        self.store, self._home = store, home
 
     def put(self, name: str, data: bytes) -> None:
-        self._store.put(self._home, name, [data])
+        self.store.put(self._home, name, [data])
 
     def get(self, name: str) -> bytes:
-        return b"".join(self._store.get(self._home, name))
+        return b"".join(self.store.get(self._home, name))
 
 
 def _key(home: str, name: str) -> str:

@@ -21,6 +21,8 @@ from homarus.config.paths import resolve_paths
 from homarus.config.write import Operation, change
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
+from homarus.fleet.homes import seal
+from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
 from homarus.fleet.settings import Quota, quota_of
@@ -73,7 +75,8 @@ class Served:
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
         self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
-        self._database = database
+        self._database, self._objects = database, objects
+        self.sealed = time.monotonic()
         self._env = {name: env[name] for name in _SHARED if name in env}
 
     async def open(self) -> None:
@@ -153,6 +156,12 @@ class Served:
         if status >= 500:
             _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
         return status < 500
+
+    def seal(self) -> None:
+        """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
+        self.sealed = time.monotonic()
+        if isinstance(self._objects, HomeObjects) and not self.volume.fenced:
+            seal(self._database, self._objects.store, self.lease)
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""

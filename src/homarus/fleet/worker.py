@@ -27,6 +27,7 @@ OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
 FLUSH_SECONDS = 0.2
+SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
 OPENING = 16  # homes that are opened at the same time
 MOST_OPEN = 2000
@@ -325,7 +326,11 @@ class Worker:
                     served.used = time.monotonic()
                 elif idle > (self._idle_seconds if len(self.open) < MOST_OPEN else 1.0) and served.resting:
                     with contextlib.suppress(HomarusError):
+                        await asyncio.to_thread(served.seal)
                         await self._close(home)
+                elif time.monotonic() - served.sealed > SEAL_SECONDS:  # one that listens to a platform never rests
+                    with contextlib.suppress(HomarusError):
+                        await asyncio.to_thread(served.seal)
 
     # The port.
 
