@@ -43,8 +43,7 @@ test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kill
 	@$(BIN)/python -m pytest -n $(XDIST) --dist worksteal -m "deep" $(ARGS)
 
 # The clients of OpenClaw run where OPENCLAW_NODE_MODULES names a node_modules with them: `npm i node@24`, then, with
-# its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium. The tour of the page
-# wants AXE_CORE, which names axe.min.js of the npm package axe-core; PICTURES=1 renews docs/pictures. LangChain and
+# its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium. LangChain and
 # LiteLLM run where HOMARUS_CLIENTS_PYTHON names the Python of a venv of their own: `pip install langchain-openai litellm mcp`.
 # MCP servers run where PATH has them: `pip install mcp-server-time mcp-server-git mcp-server-fetch fastmcp`, and from npm
 # @modelcontextprotocol/{server-filesystem,server-memory,server-everything,inspector}; editors where HOMARUS_NODE_MODULES names a

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.automation.helpers import House, settle, turn_job
 from tests.scenarios.chat import Platform
@@ -15,7 +16,8 @@ from tests.scenarios.test_chat import house
 
 from homarus.automation.jobs import Job, JobBook, Json
 from homarus.automation.scheduler import Automation
-from homarus.core.errors import ModelError, ModelFailure
+from homarus.automation.webhooks import HookOrder
+from homarus.core.errors import HomarusError, ModelError, ModelFailure
 from homarus.core.routes import SessionKey
 from homarus.runtime.starter import TurnStarter
 from homarus.runtime.switchboard import Switchboard
@@ -181,6 +183,41 @@ async def test_a_failure_is_told_once_and_the_job_moves_on_once(tmp_path: Path, 
     told = [text for text in chat.texts if text != "hi"]
     assert len(told) == 1
     assert "failed" in told[0]
+
+
+@pytest.mark.parametrize("ends", ["before", "after"])
+async def test_the_answer_to_a_web_hook_reaches_its_chat_once(tmp_path: Path, ends: str) -> None:
+    home, chat = house(tmp_path, "the build is green"), Platform()
+    order = HookOrder(action="agent", ident="h1", text="what of the build?", target={"channel": "fake", "to": "7"})
+    async with process(home, chat, ends) as (automation, _board):
+        assert automation.hook(order) == "h1"
+        await settle(automation)
+    async with process(home, chat, started=False) as (automation, board):
+        automation.take_up()
+        await settle(automation)
+        await board.start()
+        await chat.sees(1)
+    async with process(home, chat) as (automation, board):
+        automation.take_up()
+        await settle(automation)
+        await board.drain(20)
+    assert chat.texts == ["the build is green"]
+    assert len(home.model.requests) == 1
+
+
+async def test_an_order_of_a_web_hook_that_nobody_can_carry_out_is_not_tried_for_ever(tmp_path: Path) -> None:
+    home, chat = house(tmp_path), Platform()
+    order = HookOrder(action="agent", ident="h1", text="hello", agent_id="gone")
+    async with process(home, chat) as (automation, _board):
+        with pytest.raises(HomarusError):
+            automation.hook(order)
+        assert automation.orders.open() == []
+        automation.orders._log.note({"action": "claimed", "runId": "h1", "order": msgspec.to_builtins(order)})
+        automation.orders._log.note({"action": "claimed", "runId": "h2", "order": {"action": "from a later version"}})
+        assert automation.orders.open() == [order]
+        automation.take_up()
+        assert automation.orders.open() == []
+    assert home.model.requests == []
 
 
 async def test_an_agent_that_wrote_by_itself_before_a_crash_is_not_quoted_after_it(tmp_path: Path) -> None:

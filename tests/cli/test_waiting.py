@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import shlex
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +21,7 @@ from tests.models.servers import Answer, serving
 from tests.scenarios.talker import Say, Talker, make_home
 
 from homarus.cli.options import TALKING
-from homarus.cli.output import Waiting, speak
+from homarus.cli.output import Bar, Waiting, hushed, speak
 
 
 class Screen(io.StringIO):
@@ -29,6 +35,14 @@ class Screen(io.StringIO):
     def write(self, text: str) -> int:
         self.spoke.set()
         return super().write(text)
+
+
+def until(done: Callable[[], object]) -> None:
+    for _ in range(6000):
+        if done():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come")
 
 
 def test_long_work_is_named_on_a_terminal_and_the_line_is_taken_back() -> None:
@@ -55,10 +69,25 @@ def test_silence_after_a_word_is_named_again_and_who_knows_more_speaks_first() -
         with Waiting(screen, "its part", after=0.01):
             screen.spoke.clear()
             assert screen.spoke.wait(30)
-        speak(for_good=True)
-        kept = screen.getvalue()
+        with hushed():
+            kept = screen.getvalue()
+            screen.spoke.clear()
+            assert not screen.spoke.wait(0.2) and screen.getvalue() == kept, "nothing is written over a question"
+        assert screen.spoke.wait(30), "once it is answered, silence counts again"
     assert kept.count("the command ...") >= 2 and "its part ..." in kept
-    assert screen.getvalue() == kept, "after a question of its own it says nothing more"
+
+
+def test_a_bar_is_not_written_over_and_silence_after_it_is_named() -> None:
+    screen = Screen(terminal=True)
+    with Waiting(screen, "the command", after=0.01):
+        with Bar(screen, "reading") as bar:
+            until(lambda: bar.update(1, 2) or "reading [" in screen.getvalue())
+            drawn = screen.getvalue()
+            screen.spoke.clear()
+            assert not screen.spoke.wait(0.2) and screen.getvalue() == drawn
+        screen.spoke.clear()
+        assert screen.spoke.wait(30)
+    assert "the command ..." in screen.getvalue()[len(drawn) :]
 
 
 def test_every_command_is_watched_or_speaks_for_itself() -> None:
@@ -109,3 +138,115 @@ async def test_whoever_waits_for_somebody_else_says_so(tmp_path: Path, words: tu
                 await screen.until(shown)
             finally:
                 server.gate.set()
+
+
+# A machine on which whatever fits a pattern (a file, a program, an address) takes until a gate opens, which it never does.
+SLOW = """
+import os, re, sys, time
+fits, mark = re.compile(os.environ["SLOW"]), os.environ["SLOW_MET"]
+def hook(event, args):
+    if event not in ("open", "os.scandir", "os.listdir", "sqlite3.connect", "socket.connect", "socket.getaddrinfo", "subprocess.Popen"):
+        return
+    named = str(args[0])
+    if event in ("open", "os.scandir", "os.listdir", "sqlite3.connect") and not (named.startswith(os.environ["HOME"]) or named in ("b.tar.gz", "dice")):
+        return  # the program's own files are as quick as ever
+    if fits.search(f"{event} {args[0] if event != 'socket.connect' else args[1]}"):
+        open(mark, "w").close()
+        while True:
+            time.sleep(60)
+sys.addaudithook(hook)
+"""
+NOTES, TALKS = r"^(?:open|sqlite3\.connect|os\.\w+) .*(?:workspace|memory)", r"^(?:open|os\.\w+) .*(?:sessions|\.jsonl)"
+LONG = {
+    "doctor": r"^(?:open|os\.scandir|os\.listdir|socket|subprocess)(?!.*openclaw\.json)",
+    "status": TALKS,
+    "health": r"^(?:socket|open .*gateway)",
+    "setup": r"^open .*workspace",
+    "security audit": r"^(?:open|os\.scandir|os\.listdir) .*\.openclaw/",
+    "models list": r"^socket",
+    "models status": r"^socket",
+    "models test mock/loop": r"^socket",
+    "mcp list": r"^open .*\.openclaw",
+    "mcp probe slow": r"^socket",
+    "memory index": NOTES,
+    "memory rebuild": NOTES,
+    "memory search gate": NOTES,
+    "memory recall gate": NOTES,
+    "memory reflect": NOTES,
+    "memory dream": NOTES,
+    "memory bench --limit 1": r"^(?:open|os\.\w+|sqlite3\.connect) .*/scratch/",
+    "memory doctor": NOTES,
+    "skills install git+https://127.0.0.1:9/x.git": r"^(?:subprocess|socket)",
+    "skills list": r"^(?:open|os\.scandir|os\.listdir) .*skills",
+    "skills audit": r"^(?:open|os\.scandir|os\.listdir) .*skills",
+    "plugins install dice": r"^(?:open|os\.\w+) .*dice",
+    "plugins list": r"^(?:open|os\.\w+) .*plugins",
+    "backup create c.tar.gz": r"^open .*(?:sessions|workspace)",
+    "backup verify b.tar.gz": r"^open .*b\.tar\.gz",
+    "backup restore b.tar.gz": r"^open .*b\.tar\.gz",
+    "sessions list": TALKS,
+    "sessions search gate": TALKS,
+    "sessions export": TALKS,
+    "sessions import": TALKS,
+    "sessions usage": TALKS,
+    "sessions check": TALKS,
+    "sessions repair main": TALKS,
+    "sessions cleanup --dry-run": TALKS,
+    "context list": TALKS,
+    "prompt": NOTES,
+    "channels login irc": r"^open .*\.openclaw",
+    "message send -t irc:#a -m hi": r"^(?:socket|open .*(?:gateway|channels|delivery))",
+    "gateway status": r"^(?:socket|open .*gateway|subprocess)",
+    "gateway stop": r"^(?:socket|open .*gateway|subprocess)",
+    "gateway restart": r"^(?:socket|open .*gateway|subprocess)",
+    "cron run gate": r"^(?:socket|open .*(?:cron|gateway)|sqlite3)",
+    "sandbox probe": r"^subprocess",
+}
+
+
+FEW = [
+    "doctor",
+    "models list",
+    "memory index",
+    "skills install git+https://127.0.0.1:9/x.git",
+    "backup verify b.tar.gz",
+]
+
+
+@pytest.mark.parametrize(
+    "lines", [FEW, pytest.param([line for line in LONG if line not in FEW], marks=pytest.mark.deep)], ids=["few", "all"]
+)
+async def test_no_command_is_silent_when_what_it_needs_is_slow(tmp_path: Path, lines: list[str]) -> None:
+    env = make_home(tmp_path / "home", "http://127.0.0.1:9")
+    env |= {"PYTHONPATH": os.pathsep.join(sys.path), "OLLAMA_HOST": "http://127.0.0.1:9"}
+    path = tmp_path / "home/.openclaw/openclaw.json"
+    mcp = {"servers": {"slow": {"url": "http://127.0.0.1:9/mcp"}}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"mcp": mcp}))
+    (tmp_path / "home/scratch").mkdir()
+    env["TMPDIR"] = str(tmp_path / "home/scratch")
+    remember = "agent --model builtin/notebook -m 'Remember the gate code 4711.'"
+    for line in (remember, "backup create b.tar.gz", "plugins new old", "plugins install old", "plugins new dice"):
+        words = [sys.executable, "-m", "homarus", *shlex.split(line)]
+        subprocess.run(words, env=env, cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow/sitecustomize.py").write_text(SLOW)
+    env["PYTHONPATH"] = os.pathsep.join((str(tmp_path / "slow"), env["PYTHONPATH"]))
+    room = asyncio.Semaphore(max(2, (os.cpu_count() or 2)))
+
+    async def said(line: str, at: int) -> str:
+        met = tmp_path / f"met{at}"
+        words = shlex.split(line)
+        async with room, terminal(env | {"SLOW": LONG[line], "SLOW_MET": str(met)}, *words, cwd=tmp_path) as screen:
+            until_met = asyncio.get_running_loop().time() + 60
+            while screen.process.poll() is None and not met.exists() and asyncio.get_running_loop().time() < until_met:
+                await asyncio.sleep(0.02)
+            if not met.exists():
+                return f"{line}: met nothing slow: {screen.text.strip()}"
+            try:
+                await screen.until(" ...")
+            except AssertionError:
+                return f"{line}: silent: {screen.text.strip()}"
+            return ""
+
+    wrong = [text for text in await asyncio.gather(*map(said, lines, range(len(lines)))) if text]
+    assert not wrong, "\n".join(wrong)

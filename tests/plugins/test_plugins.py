@@ -525,9 +525,19 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_plugins_of_openclaw_are_named_with_what_replaces_them(
     own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entries = {"telegram": {"enabled": True}, "voice-call": {"enabled": True, "config": {"x": 1}}}
-    (own_home / ".openclaw/openclaw.json").write_text(json.dumps({"plugins": {"entries": entries}}))
+    entries = {"telegram": {"enabled": True}, "voice-call": {"enabled": True, "config": {"x": 1}}, "msteams": {}}
+    far = own_home / "far"
+    far.mkdir()
+    (far / "openclaw.plugin.json").write_text('{"id": "far"}')
+    plugins = {"entries": entries, "slots": {"memory": "memory-lancedb", "contextEngine": "legacy"}}
+    plugins |= {"installs": {"lossless-claw": {"source": "npm"}}, "allow": ["groq"], "load": {"paths": [str(far)]}}
+    (own_home / ".openclaw/openclaw.json").write_text(json.dumps({"plugins": plugins}))
     assert run(["plugins", "doctor"]) == 0
     out = capsys.readouterr().out
     assert "'telegram' belongs to OpenClaw; nothing of it runs here (instead: channels.telegram" in out
-    assert "'voice-call' belongs to OpenClaw" in out
+    for name in ("voice-call", "msteams", "far"):
+        assert f"'{name}' belongs to OpenClaw; nothing of it runs here (instead: nothing here replaces it" in out
+    assert "'memory-lancedb' belongs to OpenClaw; nothing of it runs here (instead: memory is part" in out
+    assert "'lossless-claw' belongs to OpenClaw; nothing of it runs here (instead: plugins.slots.contextEngine" in out
+    assert "'groq' belongs to OpenClaw; nothing of it runs here (instead: models.providers" in out
+    assert "legacy" not in out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,27 @@ def test_06_a_session_is_called_by_name_and_a_slip_is_said(tmp_path: Path) -> No
 
 
 def test_07_settings_that_nothing_reads_are_named(tmp_path: Path) -> None:
-    configure(tmp_path, '{ talk: { voiceId: "x" }, gateway: { tailscale: { mode: "serve" } } }')
-    said = run(tmp_path, "config", "validate")
-    assert "no effect" in said.stdout + said.stderr
+    configure(
+        tmp_path,
+        '{ talk: { voiceId: "x" }, gateway: { tailscale: { mode: "serve" } }, channels: { irc: { host: "localhost", nick: "me" } },'
+        ' cron: { enabled: true }, session: { reset: { mode: "daily" } }, nonsense: { a: 1 } }',
+    )
+    said = json.loads(run(tmp_path, "config", "validate", "--json").stdout)
+    named = {problem["key"]: problem["message"] for problem in said["problems"]}
+    assert "no effect" in named["talk"] and "no effect" in named["gateway.tailscale"] and "nonsense" in named
+    assert not any(key.startswith(("channels", "cron", "session")) for key in named), "what is read is not named"
+    assert "not set up yet" in run(tmp_path, "agents", "bind", "main", "telegram").stdout
+    assert "main answers on irc" in run(tmp_path, "agents", "bind", "main", "irc").stdout
+
+
+LOOK_UPS = """
+import sys
+def hook(event, args):
+    if event == "socket.getaddrinfo":
+        with open({to!r}, "a") as file:
+            print(args[0], file=file)
+sys.addaudithook(hook)
+"""
 
 
 def test_08_without_a_network_the_answer_comes_soon_and_says_why(tmp_path: Path) -> None:
@@ -106,10 +125,12 @@ def test_08_without_a_network_the_answer_comes_soon_and_says_why(tmp_path: Path)
     configure(
         tmp_path, f'{{ models: {{ providers: {{ far: {provider} }} }}, agents: {{ defaults: {{ model: "far/m" }} }} }}'
     )
-    begun = time.monotonic()
-    done = run(tmp_path, "agent", "hello")
-    assert done.returncode == 1 and "no-such-host.invalid" in done.stderr
-    assert time.monotonic() - begun < 45, "not the 95 seconds of ten retries"
+    (tmp_path / "watch").mkdir()
+    (tmp_path / "watch/sitecustomize.py").write_text(LOOK_UPS.format(to=str(tmp_path / "asked")))
+    done = run(tmp_path, "agent", "hello", PYTHONPATH=os.pathsep.join((str(tmp_path / "watch"), *sys.path)))
+    assert done.returncode == 1 and "there is no host no-such-host.invalid" in done.stderr
+    asked = (tmp_path / "asked").read_text().count("no-such-host.invalid")
+    assert 1 <= asked <= 2, "not the ten tries of a server that may come back"
 
 
 async def test_09_a_file_named_with_an_at_sign_goes_along(tmp_path: Path) -> None:
@@ -142,7 +163,14 @@ def test_11_a_model_is_found_by_its_name_and_a_slip_is_refused(tmp_path: Path) -
 def test_12_the_library_says_what_it_has() -> None:
     assert "Agent" in dir(homarus) and set(homarus.__all__) <= set(dir(homarus))
     assert (Path(homarus.__file__).parent / "py.typed").exists()
-    assert "options" not in Agent.open.__annotations__, "each keyword has its name and type"
+    # What a type checker sees, which does not run the look-up: every name of __all__ is imported in the text.
+    source = ast.parse(Path(homarus.__file__).read_text())
+    seen = {alias.name for node in ast.walk(source) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert set(homarus.__all__) <= seen
+    for function in (homarus.ask, Agent.open, Agent.ask, Agent.run, Agent.session):
+        for parameter in inspect.signature(function).parameters.values():
+            assert parameter.kind is not parameter.VAR_KEYWORD, f"{function.__qualname__}: each keyword has its name"
+            assert parameter.name == "self" or parameter.annotation not in (parameter.empty, "Any"), parameter
 
 
 async def test_13_tools_instructions_typed_answers_and_sessions_in_a_program(tmp_path: Path) -> None:
@@ -293,7 +321,11 @@ async def test_23_edits_show_as_diffs_and_the_line_is_a_good_one(tmp_path: Path)
 
 def test_24_the_prompt_does_not_promise_the_program_inside_the_sandbox(tmp_path: Path) -> None:
     make_home(tmp_path, "http://127.0.0.1:9/v1", sandbox={"mode": "all"})
-    assert "You cannot run `homarus` here" in run(tmp_path, "prompt").stdout
+    inside = run(tmp_path, "prompt").stdout
+    assert "You cannot run `homarus` here, the user can" in inside
+    make_home(tmp_path, "http://127.0.0.1:9/v1", sandbox={"mode": "off"})
+    outside = run(tmp_path, "prompt").stdout
+    assert "You cannot run `homarus`" not in outside and "`homarus doctor` finds what is wrong" in outside
 
 
 def test_25_what_a_newcomer_reads_and_asks_first(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ class Setting(Struct, frozen=True, rename="camel"):
     required: bool = False
     secret: bool = False
     default: Any = None
+    # Other keys that stand in for it: where none of them is set, a person who adds the account is asked for it.
+    unless: tuple[str, ...] = ()
     # A variable of the environment that stands in for it, on the default account only.
     env: str = ""
     help: str = ""

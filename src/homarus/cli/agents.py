@@ -13,7 +13,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
-from homarus.cli.output import speak
+from homarus.cli.output import hushed
 from homarus.config.known import NO_EFFECT
 from homarus.config.write import Operation
 from homarus.workspace.agents import describe, resolve_workspace
@@ -137,6 +137,8 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
     if operations:
         Roster(config, app.env, app.clock).write(operations)
     why = NO_EFFECT.get(f"channels.{channel}") or NO_EFFECT.get("channels", "")
+    if not why and channel not in (config.authored.get("channels") or {}):
+        why = f"{channel} is not set up yet (homarus channels add {channel})"
     verb = "is to answer" if why else "answers" if operations else "answered already"
     said = f"{known.id} {verb} on {describe_match(match)}" + (f"; it is written down, but {why}" if why else "")
     facts = {"agentId": known.id, "match": match, "changed": bool(operations), "inEffect": not why}
@@ -225,6 +227,6 @@ def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any
 def _ask(app: App, question: str, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here; add --yes")
-    speak(for_good=True)
-    if not click.confirm(f"{question}?", default=False):
-        raise click.Abort
+    with hushed():
+        if not click.confirm(f"{question}?", default=False):
+            raise click.Abort

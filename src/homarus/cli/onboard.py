@@ -246,7 +246,8 @@ def _answers(app: App) -> tuple[str, str]:
         finally:
             await models.aclose()
 
-    return asyncio.run(look())
+    with app.out.waiting("looking for what can answer"):
+        return asyncio.run(look())
 
 
 def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
@@ -278,7 +279,8 @@ def _tried(app: App, model: str, key: str) -> dict[str, object]:
     names = _opened(app)[0].catalog.provider(provider).env or (f"{provider.upper()}_API_KEY",)
     # Given as a variable of this process alone: nothing is stored before it is known to work.
     models, agent = _opened(app, {names[0]: key})
-    return asyncio.run(try_model(models, agent, model, TEST_SECONDS))
+    with app.out.waiting(f"waiting for {provider}"):
+        return asyncio.run(try_model(models, agent, model, TEST_SECONDS))
 
 
 def _keep_key(app: App, provider: str, key: str) -> None:

@@ -11,7 +11,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -231,6 +232,7 @@ class Bar:
         self._live = stream.isatty()
         self._drawn = False
         self._last = time.monotonic()
+        self._hushed = ExitStack()
 
     def update(self, done: int, total: int, what: str = "") -> None:
         """Show how far the work is."""
@@ -238,7 +240,8 @@ class Bar:
         if not self._live or now - self._last < PAUSE:
             return
         self._last = now
-        speak(for_good=True)
+        if not self._drawn:
+            self._hushed.enter_context(hushed())
         filled = WIDTH * done // max(1, total)
         bar = "#" * filled + "-" * (WIDTH - filled)
         self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}")
@@ -254,21 +257,22 @@ class Bar:
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+        self._hushed.close()
 
 
-QUIET_SECONDS = 1.0
+QUIET_SECONDS, LONG_SECONDS = 1.0, 3
 
 
 _waiting: list[Waiting] = []  # the outermost first: the command as a whole
 
 
 class Waiting:
-    """Says on a terminal what a command is doing whenever it has been silent for a second, and takes it back afterwards."""
+    """Says on a terminal what a command is doing, and for how long, whenever it has been silent for a second; and takes it back."""
 
     def __init__(self, stream: TextIO, what: str, after: float = QUIET_SECONDS) -> None:
         self._stream, self._what, self._after = stream, what, after
         self._lock, self._stirred, self._over = threading.Lock(), threading.Event(), threading.Event()
-        self._shown = False
+        self._shown, self._since, self._hushed = "", time.monotonic(), 0
         self._thread = threading.Thread(target=self._watch, daemon=True) if stream.isatty() else None
 
     def _watch(self) -> None:
@@ -278,19 +282,23 @@ class Waiting:
                 continue
             with self._lock:
                 # Only the innermost speaks: it knows best what is being done.
-                if self._over.is_set() or self._shown or self._stirred.is_set() or _waiting[-1:] != [self]:
+                if self._over.is_set() or self._hushed or self._stirred.is_set() or _waiting[-1:] != [self]:
                     continue
-                self._shown = True
-                self._stream.write(f"\r\x1b[K{self._what} ...")
-                self._stream.flush()
+                seconds = int(time.monotonic() - self._since)
+                said = f"{self._what} ..." + (f" {seconds} s" if seconds >= LONG_SECONDS else "")
+                if said != self._shown:
+                    self._shown = said
+                    self._stream.write(f"\r\x1b[K{said}")
+                    self._stream.flush()
 
-    def stir(self, *, over: bool = False) -> None:
+    def stir(self, *, over: bool = False, hush: int = 0) -> None:
         """Take the line back before something else is printed; silence is counted from here on again."""
         with self._lock:
+            self._hushed += hush
             if over:
                 self._over.set()
             if self._shown:
-                self._shown = False
+                self._shown = ""
                 self._stream.write("\r\x1b[K")
                 self._stream.flush()
             self._stirred.set()
@@ -309,7 +317,20 @@ class Waiting:
             self._thread.join()
 
 
-def speak(*, for_good: bool = False) -> None:
-    """Make room for what is printed next: with `for_good` the command speaks for itself from here on, as in a question."""
+def speak() -> None:
+    """Make room for what is printed next."""
     for waiting in _waiting:
-        waiting.stir(over=for_good)
+        waiting.stir()
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """While a question or a bar stands on the screen nothing is written over it; afterwards silence counts again."""
+    held = list(_waiting)
+    for waiting in held:
+        waiting.stir(hush=1)
+    try:
+        yield
+    finally:
+        for waiting in held:
+            waiting.stir(hush=-1)

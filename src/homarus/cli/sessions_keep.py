@@ -11,7 +11,7 @@ import click
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.options import with_json
-from homarus.cli.output import age, speak
+from homarus.cli.output import age, hushed
 from homarus.cli.sessions_show import home_of, last_words
 from homarus.core.errors import Locked, Unknown
 from homarus.sessions.entry import MessageEntry
@@ -71,8 +71,8 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
     if not yes:
         if as_json or not sys.stdin.isatty():
             raise click.UsageError(f"{place.label} would be gone for good; add --yes")
-        speak(for_good=True)
-        click.confirm(f"Delete {place.label} for good?", abort=True, err=True)
+        with hushed():
+            click.confirm(f"Delete {place.label} for good?", abort=True, err=True)
     place.path.unlink()
     app.out.answer({"key": None, "deleted": str(place.path)}, f"{place.label} is gone.", as_json=as_json)
 

@@ -36,9 +36,9 @@ class Pulse(msgspec.Struct, frozen=True):
 class Placement:
     """The leases of one worker. Every method is one statement, and right when it is carried out twice."""
 
-    def __init__(self, database: Database, worker: str, *, ttl: float = TTL) -> None:
+    def __init__(self, database: Database, worker: str, *, ttl: float = TTL, pulse: Database | None = None) -> None:
         self.worker, self.ttl = worker, ttl
-        self._database = database
+        self._database, self._line = database, pulse or database
         self.life: Any = None  # when this life of the worker began, by the database
 
     async def join(self, address: str) -> None:
@@ -55,7 +55,7 @@ class Placement:
 
     async def beat(self, *, patience: float | None = None) -> Pulse | None:
         """Give a sign of life; None when another process took this name, or an operator removed it."""
-        rows = await self._database.ask(
+        rows = await self._line.ask(
             """update worker set beat = clock_timestamp(), homes = (select count(*) from lease where worker = $1)
             where name = $1 and started = $2 returning homes, draining""",
             self.worker, self.life, patience=patience,

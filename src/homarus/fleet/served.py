@@ -72,7 +72,7 @@ class Served:
         self.calls = 0  # requests and sockets that have not ended
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
-        self.gone = asyncio.Event()  # set when it is somebody else's: whatever is being said here ends
+        self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
         self._database = database
         self._env = {name: env[name] for name in _SHARED if name in env}
 
@@ -161,12 +161,14 @@ class Served:
             try:
                 async with asyncio.timeout(STOP_SECONDS):
                     await gateway.stop("the home moves to another machine")
+                    self.gone.set()  # whoever was just coming in goes, too
                     await gateway.runtime.aclose()
             except (HomarusError, OSError) as problem:
                 if not isinstance(problem, Fenced):
                     _log.warning("home %s was not closed cleanly: %s", self.lease.home, problem)
             except Exception:  # noqa: BLE001 - the lease must be given up whatever else breaks
                 _log.exception("home %s was not closed cleanly", self.lease.home)
+        self.gone.set()
         if not self.volume.fenced:
             with contextlib.suppress(StorageError):
                 await asyncio.to_thread(self.volume.settle)

@@ -18,6 +18,7 @@ from homarus.fleet.settings import SHORTEST_SECRET, Fleet
 from homarus.fleet.transfer import shown
 
 LATE_SECONDS = 10.0
+MANY = 10_000
 OLDEST_POSTGRES = 13
 _ALIVE = "w.beat > clock_timestamp() - make_interval(secs => $1)"
 # Settings of the server with which it may forget what it said it had.
@@ -28,14 +29,17 @@ def status(database: Database) -> dict[str, Any]:
     """Return a fleet at a glance. However many homes there are, none of them is looked at: they are counted as they come and go."""
     found = workers(database)
     total = database.rows("select count from tally where name = 'homes'")[0]["count"]
+    # What waits is counted up to a point: beyond it the number says nothing more.
     mail = database.rows(
-        "select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest from mail"
+        """select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest
+        from (select at from mail limit $1) as letters""",
+        MANY,
     )[0]
     late = database.rows(
-        """select count(*) as n, extract(epoch from clock_timestamp() - min(due))::float8 as most from timer
-        where due < clock_timestamp() - make_interval(secs => $1)""",
-        LATE_SECONDS,
-    )[0]
+        """select count(*) as n, extract(epoch from clock_timestamp() - min(due))::float8 as most from (select due from timer
+        where due < clock_timestamp() - make_interval(secs => $1) order by due limit $2) as late""",
+        LATE_SECONDS, MANY,
+    )[0]  # fmt: skip
     held = min(total, sum(each["homes"] for each in found if each["alive"]))
     return {
         "homes": total,

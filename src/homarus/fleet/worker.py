@@ -50,7 +50,9 @@ class Worker:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.name, self.root = name, root
-        self.placement = Placement(database, name, ttl=ttl)
+        # Beats have a connection and a thread of their own: no crowd before the pool makes this worker look dead.
+        self._own_line = Database(database.dsn, name=f"{name} beat", size=1)
+        self.placement = Placement(database, name, ttl=ttl, pulse=self._own_line)
         self.timers, self.mail = Timers(database), Mail(database)
         self.held: dict[str, Lease] = {}
         self.open: dict[str, Served] = {}
@@ -75,7 +77,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         await self.placement.join(address)
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._beating = asyncio.run_coroutine_threadsafe(self._beat(), self._database.loop)
+        self._beating = asyncio.run_coroutine_threadsafe(self._beat(), self._own_line.loop)
         for work in (self._look_around, self._keep):
             self._spawn(work())
 
@@ -93,6 +95,7 @@ class Worker:
         self._beating.cancel()
         with contextlib.suppress(StorageError):
             await self.placement.leave()
+        await asyncio.to_thread(self._own_line.close)
         self.ended.set()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
@@ -103,19 +106,22 @@ class Worker:
 
     async def _beat(self) -> None:
         """Give signs of life, on the thread of the database: a home that computes or waits for a commit must not look dead."""
+        heard = 0.0
         while True:
             began = time.monotonic()
             try:
                 self._pulse = await self.placement.beat(patience=0)
             except StorageError as problem:
-                self._steady = 0.0
                 _log.warning("%s", problem)
             else:
-                self._steady = self._steady or began
+                # After a silence, ours or the database's, whoever looks dead may only look so: the period begins anew.
+                before, heard = heard, time.monotonic()
+                if heard - before > self.placement.ttl:
+                    self._steady = heard
                 if self._pulse is None:
                     return
-            if time.monotonic() - began > self.placement.ttl:
-                self._steady = 0.0  # it was asleep, or the database was: whoever looks dead now may only look so
+            if time.monotonic() - heard > self.placement.ttl:
+                self._steady = 0.0
             await asyncio.sleep(max(0.0, BEAT - (time.monotonic() - began)))
 
     @property
@@ -148,15 +154,23 @@ class Worker:
             share = await self._share()
             for lease in await self.placement.adopt(share - len(self.held)):
                 self.held[lease.home] = lease
-            if len(self.held) > share + max(1, share // 10):
-                resting = [home for home in self.held if home not in self.open]
-                await self._give_away(resting[: len(self.held) - share])
+            await self._give_away(self._surplus(share))
         if leaving := await self.placement.leaving():
             await self._give_away([home for home in leaving if home in self.held])
         for home in await self.mail.waiting(self.name):
             self._spawn(self._deliver(home))
         for home in await self.timers.due(self.name, list(self.open)):
             self._spawn(self._wake(home))
+
+    def _surplus(self, share: int) -> list[str]:
+        """Return homes that another worker should have: those that sleep first, and a few that are awake where many are too many."""
+        over = len(self.held) - share
+        if over <= max(1, share // 10):
+            return []
+        found = [home for home in self.held if home not in self.open][:over]
+        if not found and over > share // 4:
+            found = [home for home, served in self.open.items() if not served.busy][: max(1, over // 4)]
+        return found
 
     async def _share(self) -> int:
         if time.monotonic() - self._counted > COUNT_SECONDS or not self._all_homes:
@@ -271,8 +285,11 @@ class Worker:
         """Open a home anew when its settings ask for a fresh start."""
         gateway = served.gateway
         if gateway is not None:
-            await gateway.life.ended()
-            if self.open.get(served.lease.home) is served:
+            asked, gone = asyncio.ensure_future(gateway.life.ended()), asyncio.ensure_future(served.gone.wait())
+            await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            gone.cancel()
+            if self.open.get(served.lease.home) is served and not served.gone.is_set():
                 await self._close(served.lease.home)
                 await self._served(served.lease.home)
 
@@ -361,7 +378,7 @@ class Worker:
             problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
             served.used = time.monotonic()
-        if not served.volume.fenced:
+        if not (served.gone.is_set() or served.volume.fenced):
             if isinstance(problem, BaseException) and not isinstance(problem, asyncio.CancelledError):
                 raise problem
         elif not begun:

@@ -23,7 +23,7 @@ from homarus.gateway.connection import Connection, Receive, Send
 from homarus.gateway.devices import Devices
 from homarus.gateway.feed import Feed
 from homarus.gateway.hub import Hub
-from homarus.gateway.life import Life
+from homarus.gateway.life import RESTART_MS, Life
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
@@ -50,7 +50,6 @@ MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who 
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
 GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
-RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
 class Gateway:

@@ -14,7 +14,7 @@ from homarus.channels.channel import Manifest as ChannelManifest
 from homarus.config.view import Config
 from homarus.context.engine import Factory as EngineFactory
 from homarus.context.engine import find_factory, register_context_engine
-from homarus.core.errors import ConfigError, HomarusError, ToolError
+from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.hooks.load import function_of
@@ -24,9 +24,20 @@ from homarus.memory.backend import register_memory_backend
 from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
 from homarus.plugins.apart import CALL_SECONDS, START_SECONDS, Apart, sandbox_of
-from homarus.plugins.api import ChannelFactory, ToolFunction
+from homarus.plugins.api import Call, ChannelFactory, Decision, HookFunction, ToolFunction
 from homarus.plugins.health import STALL_SECONDS, HealthBook, LoopWatch, noting
-from homarus.plugins.manifest import Entry, Lock, Plugin, PluginSettings, ToolManifest, find_plugin, usable
+from homarus.plugins.manifest import (
+    BEFORE_CALL,
+    HOOKS,
+    Entry,
+    Lock,
+    Plugin,
+    PluginSettings,
+    ToolManifest,
+    find_plugin,
+    usable,
+)
+from homarus.tools.execute import BeforeCall
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
 from homarus.tools.untrusted import wrapped
 
@@ -36,6 +47,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # So many calls of a plugin inside the program may hang; then it gets no more.
 MAX_BUSY = 8
+GUARD_SECONDS = 10.0
+# Registers a handler for a key of hooks; `hooks/registry.py` has it.
+Listen = Callable[..., object]
 MadeBy = Callable[[str, Any, tuple[str, ...]], Any]
 # Which plugin brought an engine or an index: they stay known for as long as the process lives.
 _brought: dict[tuple[str, str], str] = {}
@@ -56,6 +70,8 @@ class Plugins:
         self._busy: Counter[str] = Counter()
         self._watch = LoopWatch(self._inside, self._stalled, seconds=stall)
         self._tools: list[Tool] = []
+        # What hears of moments: the name that it was given, its function, its order, and its plugin.
+        self.hooks: list[tuple[str, HookFunction, int, str]] = []
         # The chat platforms that plugins bring, with what makes an account of each.
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
@@ -89,12 +105,46 @@ class Plugins:
             functions = inside.functions
             for name, brought in inside.channels.items():
                 self.channels.setdefault(name, brought)
+            self.hooks += inside.hooks
         else:
             apart = Apart(plugin, entry, sandbox_of(plugin, entry, self._config.paths.state_dir), seconds=self._seconds)
             self._apart.append(apart)
         for tool in plugin.manifest.tools:
             run = partial(self._run_inside, plugin.id, functions[tool.name]) if runs_inside else None
             self._tools.append(_tool(plugin.id, tool, run or partial(self._run_apart, plugin.id, apart, tool.name)))
+
+    def listen(self, listen: Listen) -> BeforeCall | None:
+        """Let the hooks of plugins hear what `listen` tells of; return what looks at calls, if anything does."""
+        for name, function, order, plugin in self.hooks:
+            if name != BEFORE_CALL:
+                listen(HOOKS.get(name, name), function, source=f"plugin:{plugin}", order=order)
+        guards = sorted((each for each in self.hooks if each[0] == BEFORE_CALL), key=lambda each: each[2])
+        return partial(self._before_call, guards) if guards else None
+
+    async def _before_call(
+        self,
+        guards: list[tuple[str, HookFunction, int, str]],
+        tool: Tool,
+        arguments: dict[str, Any],
+        context: ToolContext,
+    ) -> dict[str, Any]:
+        """Ask every plugin that looks at calls, in order. The first block ends the asking; one that fails blocks."""
+        self._watch.start()
+        for _, function, _, plugin in guards:
+            call = Call(tool.name, dict(arguments), str(context.session))
+            try:
+                async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
+                    answer = await beside_the_loop(function, call)
+                    found = await answer if inspect.isawaitable(answer) else answer
+                if not (found is None or isinstance(found, Decision)):
+                    raise TypeError(f"it returned {type(found).__name__}, not a Decision")
+            except Exception as problem:  # noqa: BLE001 - what should have looked and did not is no yes
+                self._failed(plugin, f"before {tool.name}: {type(problem).__name__}: {problem}")
+                raise Denied(f"the plugin {plugin}, which looks at calls, failed") from None
+            if found is not None and found.block:
+                raise Denied(single_line(found.reason, 300) or f"the plugin {plugin} does not allow this call")
+            arguments = arguments if found is None or found.arguments is None else dict(found.arguments)
+        return arguments
 
     async def _run_apart(
         self, plugin: str, apart: Apart, name: str, context: ToolContext, arguments: dict[str, Any]
@@ -156,6 +206,7 @@ class _Inside:
         self.config = dict(entry.config)
         self.functions: dict[str, ToolFunction] = {}
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
+        self.hooks: list[tuple[str, HookFunction, int, str]] = []
 
     def tool(self, name: str, function: ToolFunction) -> None:
         self._declared("tools", name, [tool.name for tool in self._manifest.tools])
@@ -182,6 +233,10 @@ class _Inside:
         described = {channel.id: channel for channel in self._manifest.channels}
         self._declared("channels", name, list(described))
         self.channels[name] = (described[name], self._noting(factory, "run", "send"))
+
+    def hook(self, name: str, function: HookFunction, *, order: int = 0) -> None:
+        self._declared("hooks", name, self._manifest.hooks)
+        self.hooks.append((name, function, order, self._plugin.id))
 
     @property
     def _manifest(self) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,6 +15,7 @@ from homarus.channels.transcribe import Transcriber
 from homarus.commands.words import ATTACHED
 from homarus.core.errors import DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media
+from homarus.queue.collect import message_key
 from homarus.sessions.routing import route_for
 
 MAX_WORDS, UP_SECONDS = 100, 60.0
@@ -27,6 +30,7 @@ class Incoming:
         self._store = MediaStore(home.config.paths.state_dir / "media" / "inbound", home.clock)
         self._speech = Transcriber(home.config, home.models, home.env)
         self._words: dict[str, str] = {}  # what was said in files that were heard before their message was admitted
+        self._said: dict[str, str] = {}  # what was said in the voices of the newest messages, for hooks
 
     async def sweep(self) -> None:
         await asyncio.to_thread(self._store.sweep)
@@ -60,6 +64,17 @@ class Incoming:
             del self._words[next(iter(self._words))]
         return replace(inbound, text=words)
 
+    def moments(self, inbound: Inbound) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the hooks' moments of a message that was taken in, in their order, with what each is about."""
+        about = {"content": inbound.text, "from": inbound.sender, "messageId": inbound.id}
+        yield "message:received", about
+        if words := self._said.get(message_key(inbound), ""):
+            about = {**about, "transcript": words}
+            yield "message:transcribed", about
+        body = "\n\n".join(part for part in (inbound.text, str((inbound.facts or {}).get(ATTACHED, ""))) if part)
+        paths = [media.path for media in inbound.media if media.path]
+        yield "message:preprocessed", {**about, "bodyForAgent": body, "mediaPaths": paths}
+
     async def with_files(self, inbound: Inbound) -> Inbound:
         """Return a message with its files. Raises DeliveryError while its account cannot be asked for them."""
         account = self._manager.account(inbound.channel, inbound.account)
@@ -75,7 +90,11 @@ class Incoming:
             inbound = replace(inbound, text="")  # it is said below that these words were spoken
 
         async def hear(media: Media) -> str:
-            return known.get(media.ref) or await self._speech.words(media, agent)
+            words = known.get(media.ref) or await self._speech.words(media, agent)
+            self._said[message_key(inbound)] = f"{self._said.get(message_key(inbound), '')}\n{words}".strip()
+            while len(self._said) > MAX_WORDS:
+                del self._said[next(iter(self._said))]
+            return words
 
         got = await received(
             inbound,

@@ -102,6 +102,10 @@ class Runtime:
             plugins = Plugins(home.config, home.models.registry)
             home.toolkit.join(plugins)
             self.platforms = plugins.channels
+            if (guard := plugins.listen(home.tell.listen)) is not None:
+                home.toolkit.before_call(guard)
+        if home.tell.anybody("tool:after") or home.tell.anybody("agent:end"):
+            self.listeners.watch(home.tell.happened)
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
 
@@ -390,6 +394,7 @@ class Runtime:
         await self._backends.aclose()
         await self.children.aclose()
         await self.lanes.close()
+        await self.home.tell.settled()
         await self.memory_watchers.aclose()
         await self.home.aclose()
 

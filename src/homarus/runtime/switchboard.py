@@ -210,7 +210,7 @@ class Switchboard:
         if emoji := ack_reaction(self._home.config, route, inbound):
             self.signs.react(route, inbound.id, emoji)
         self.signs.heard(route, direct=inbound.chat_type == "direct", mentioned=inbound.mentioned)
-        self._tell_hooks("message:received", route, {"content": inbound.text, "from": inbound.sender})
+        self._tell_hooks(route, *self.incoming.moments(inbound))
 
     async def _changed(self, change: Change) -> None:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
@@ -401,10 +401,17 @@ class Switchboard:
             ident = f"ask.{event.approval_id}.{number}"
             self.post(Outbound(ident, whom.channel, whom.to, text, whom.account, whom.thread, buttons=buttons))
 
-    def _tell_hooks(self, event: str, route: Route, facts: dict[str, Any]) -> None:
-        if self._home.tell.anybody(event):
-            about = {"channelId": route.channel, "accountId": route.account, "conversationId": route.to, **facts}
-            self._do(self._home.tell(event, route.session_key, about))
+    def _tell_hooks(self, route: Route, *moments: tuple[str, dict[str, Any]]) -> None:
+        """Tell hooks of moments that follow each other, beside everything else."""
+        heard = [(event, facts) for event, facts in moments if self._home.tell.anybody(event)]
+
+        async def tell() -> None:
+            for event, facts in heard:
+                about = {"channelId": route.channel, "accountId": route.account, "conversationId": route.to, **facts}
+                await self._home.tell(event, route.session_key, about)
+
+        if heard:
+            self._do(tell())
 
     def _do(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)

@@ -21,7 +21,7 @@ from homarus.core.errors import ConfigError
 from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.places import own
-from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, write_atomic
+from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, remove, write_atomic
 from homarus.storage.faults import Missing, beside, explained
 from homarus.storage.jsonl import append_shared, read_lines
 from homarus.storage.locks import PATIENCE
@@ -131,7 +131,7 @@ class SessionIndex:
                 self._put_aside(form)
                 rows, texts = {**rows, **new}, {**texts, **fresh}
                 write_atomic(self.path, _joined(texts), lasting=key is not None or added > 0)
-            self._new.unlink(missing_ok=True)  # all of it is in the file now
+            remove(self._new)  # all of it is in the file now
             self._pending.clear()
             self._cached = _Known(self.stamp, rows, texts)
         return done
@@ -154,7 +154,7 @@ class SessionIndex:
             if form != "object" or _text(rows) != before:
                 self._put_aside(form)
                 write_atomic(self.path, _joined(_row_texts(rows)))
-                self._new.unlink(missing_ok=True)
+                remove(self._new)
                 self._cached = None
             self._pending.clear()
 

@@ -19,6 +19,7 @@ from tests.channels.platform_host import RecordingHost, outbound, running, until
 from homarus.channels.support import SCAN, Pauses
 from homarus.channels.whatsapp.linked import Linked
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.messages import Poll
 from homarus.delivery.place import Piece
 
 HERE = Path(__file__).parent
@@ -373,3 +374,11 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
     assert names[:2] == ["MarkRead", "SendMessage"]
     assert ["Upload", base64.b64encode(b"PDF").decode(), 3] in asked
     assert "SendChatPresence" in names
+
+
+async def test_a_poll_of_whatsapps_own(host, worker):
+    async with connected(host, worker) as channel:
+        poll = Poll("Tea?", ("yes", "no"), multiple=True)
+        await channel.send(to(ALICE), Piece("Tea? 1. yes", "Tea? 1. yes", poll=poll), "k")
+    [asked] = worker.asked("send")
+    assert asked["poll"] == {"question": "Tea?", "options": ["yes", "no"], "multiple": True}

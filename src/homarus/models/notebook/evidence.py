@@ -28,6 +28,12 @@ _HEAD = late(
 _COMMENT = late(r"\s*<!--.*?-->")
 _TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
 _TODO = late(r"\s*(?:to-?do|zu erledigen|aufgabe|task)\s*[:–-]\s*", re.IGNORECASE)
+# What somebody says that they have yet to do is a task as well, under its own words.
+_OUGHT = late(
+    r"\s*(?:(?:i|we)\s+)?(?:still\s+)?(?:have|need|must remember|gotta|got)\s+to\s+(?!be\b|take\b)|\s*(?:i|we)\s+must\s+still\b"
+    r"|\s*(?:(?:ich|wir)\s+)?(?:muss|müssen|sollten?)\s+(?:\w+\s+)?noch\b",
+    re.IGNORECASE,
+)
 # Pages that the program seeds with advice for the model: what addresses somebody there is no fact of the owner's.
 _OWN_PAGE = late(r"(?:\A|/)(?:USER|SOUL|AGENTS|IDENTITY|TOOLS|HEARTBEAT|BOOT|BOOTSTRAP)\.md\Z")
 _ADVICE = late(r"\b(?:you|your|yourself|they|them|their)\b|_\(|\A\s*[_(>]", re.IGNORECASE)
@@ -134,7 +140,9 @@ def parse(text: str, source: str, cosine: float | None = None) -> Line:
     said = single_line(whole, MAX_QUOTE)
     replaced = next((part[4:] for part in attrs.split(",") if part.startswith("sup=")), "")
     struck = box in ("x", "X") or (whole.startswith("~~") and whole.endswith("~~"))
-    return Line(said, source, cosine, replaced, struck, box is not None or _TODO.match(said) is not None)
+    return Line(
+        said, source, cosine, replaced, struck, box is not None or bool(_TODO.match(said) or _OUGHT.match(said))
+    )
 
 
 def strike(text: str) -> str:

@@ -35,8 +35,8 @@ _DAY = (
 )
 VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
-        rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|a|p|uhr|o'clock)\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|hogmanay|new year|neujahr|month end|mittags?|abends?|morgens|nachts|nüchtern|christmas|easter|weihnachten|ostern|silvester|spring|summer"
+        rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|uhr|o'clock)\b|\b\d{{1,2}}[ap]\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
+        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:kw|week) ?\d{1,2}\b|\b(?:after dark|(?:day|week|month|tag|woche)s? (?:before|ahead|vorher|zuvor)|half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|hogmanay|new year|neujahr|month end|mittags?|abends?|morgens|nachts|nüchtern|christmas|easter|weihnachten|ostern|silvester|spring|summer"
         r"|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) (?:week|month|year|q\d|woche|monat|jahr|mai|märz|\w+))\b",
         re.IGNORECASE,
     ),
@@ -50,7 +50,7 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@number": late(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|dozen|twice|twins|triplets|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|halbe?)\b", re.IGNORECASE),
     "@often": late(
         r"\b(?:every|each|daily|weekly|monthly|yearly|nightly|once|twice|times? (?:a|per)|alternate|regularly|per (?:day|week|month|year)|\d+x"
-        r"|a (?:day|week|month|year)|jede[nrs]?|alle|täglich|wöchentlich|monatlich|jährlich|\d*\s?mal|morgens|abends|twice|mornings?|(?:\w+tag|mittwoch)s|\w+days)\b",
+        r"|a (?:day|week|month|year)|jede[nrs]?|alle|täglich|wöchentlich|monatlich|jährlich|\w*\s?mal|morgens|abends|twice|mornings?|(?:\w+tag|mittwoch)s|\w+days)\b",
         re.IGNORECASE,
     ),
     "@long": late(
@@ -66,14 +66,22 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@percent": late(r"\d\s?(?:%|percent|per cent|prozent)", re.IGNORECASE),
     "@degrees": late(r"\d\s?(?:°|degrees|grad\b)", re.IGNORECASE),
     "@years": late(r"\b\d{1,3}\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+\d{1,3}\b|\baged? \d|,\s*\d{1,2}\s*(?:[,.)]|$)", re.IGNORECASE),
+    "@reason": late(r"\b(?:because|since|due to|thanks to|so that|so|b/c|as|weil|wegen|denn|damit|sonst|deshalb|after|needs?|without|no)\b", re.IGNORECASE),
     "@name": late(r"(?<![.!?:]\s)(?<!^)\b[A-ZÄÖÜ][\w’'-]+|\b(?:dr|mr|mrs|ms|prof|herr|frau)\b", re.UNICODE),
     "@place": late(
         rf"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!(?:the |der |den |dem |alternate |every )?(?:\d|{_MONTH}|{_DAY}|(?:half|quarter|noon|night|mornings?|evenings?|afternoons?|summer|winter|spring|autumn|sommer|herbst|time|weekdays?|weekends?|stand-?by|month|week|year|abend|morgen|total|order|hold|cash|be|do|go|get|have|buy|pay|see|ask|call|bring|cancel|him|her|them|it|us|me)\b))\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
         re.IGNORECASE,
     ),
 }  # fmt: skip
+# Figures that are part of a time are no count and no sum.
+_OF_A_TIME = late(
+    rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}|\b{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}[:.]\d{{2}}\s*(?:uhr|h|am|pm)?\b(?!\s?[€$£])"
+    r"|\b\d{1,2}\s*(?:am|pm|uhr|o'clock)\b|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.\d{1,2}\.(?:\d{2,4})?",
+    re.IGNORECASE,
+)
 # How a question begins or what it holds -> the values that an answer must have one of.
 _WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (late(r"\A\W*(?:why|warum|wieso|weshalb)\b", re.IGNORECASE), ("@reason",)),
     (late(r"\b(?:how often|wie oft|how frequently)\b", re.IGNORECASE), ("@often",)),
     (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time")),
     (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",)),
@@ -96,6 +104,8 @@ _SKIP = r"(?:(?:the|my|our|your|his|her|their|its|der|die|das|dem|den|mein\w*|un
 _FOCUS = late(
     rf"\b(?:what|which|whose|welche[rsnm]?|was für(?: eine?[nmrs]?)?)\s+(?:(?:kind|sort|type|art)s?\s+(?:of|von)?\s*)?(?!(?:is|are|was|were|am|do|does|did|has|have|had|can|could|should|will|would|must|may|of|ist|sind|war|hat|time|day|date|days|tag|zeit)\b)(?P<which>[^\W\d_][\w-]+)"
     rf"|\b(?:what(?:'s|\s+is|\s+are|\s+was)|wie\s+(?:lautet|ist|heißt|war))\s+{_SKIP}(?P<what>[^\W\d_][\w-]+)(?=\s*(?:\?|\Z|of\b|for\b|von\b|für\b|at\b|in\b))"
+    rf"|\b(?:who(?:['’]s|\s+is|\s+are|\s+was)|wer\s+(?:ist|sind|war))\s+{_SKIP}(?P<who>[^\W\d_][\w-]+)(?=\s*(?:\?|\Z|of\b|for\b|von\b|vom\b|für\b|at\b|in\b|im\b|bei\b|de[rs]\b))"
+    r"|\b(?:how many|wie ?viele)\s+(?P<many>[^\W\d_][\w-]+)"
     r"|\bhow\s+(?!much|many|long|often|old|do|does|did|is|are|can|far|high|big|soon|early|late|was|should|must)(?P<how>[^\W\d_]+)",
     re.IGNORECASE,
 )
@@ -103,7 +113,7 @@ _FOCUS = late(
 
 @cache
 def listed(name: str) -> frozenset[str]:
-    """Return one of the lists of small words: stop, asking, german or english."""
+    """Return one of the lists of words: stop, asking, german, english, named or deeds."""
     for line in _data("stopwords.txt").replace("\n ", " ").splitlines():
         if line.startswith(f"{name} "):
             return frozenset(line.split()[1:])
@@ -129,6 +139,8 @@ class Word(Struct, frozen=True):
     trait: bool = False  # what many things have: a price, a number, a size
     inside: tuple[str, ...] = ()  # the stems of a phrase
     kin: frozenset[int] = frozenset()  # those of its ideas that stand for somebody: mother, boss, dog
+    first: str = ""  # what stands before the part of a compound by which it is known
+    head: str = ""  # the stem of the noun that it only specifies: the piano of a piano tuner
 
 
 class Reading(Struct, frozen=True):
@@ -138,9 +150,13 @@ class Reading(Struct, frozen=True):
     parts: tuple[Word, ...]  # the same, and the words of its phrases
     names: frozenset[str]
     values: frozenset[str]
+    text: str
     small: bool  # written without capitals: names cannot be told
     german: bool
     wanted: tuple[str, ...] = ()  # the values that an answer needs one of
+    typed: bool = (
+        False  # its focus is a kind of thing that has a name: a name answers, whether or not the note says what it is
+    )
     focus: str = ""  # the stem of what a question names as the thing it wants: which hospital, what colour, X's surname
 
 
@@ -220,8 +236,10 @@ def read(text: str) -> Reading:
                 word = _word(part, name=named)
                 if word.kin and apposed and text[start + len(token)] == " ":
                     word = structs.replace(word, light=True)  # "my husband Gerald" is Gerald
-                elif word.hard and _modifies(plain, at):
-                    word = structs.replace(word, hard=False)  # a job interview is no job
+                elif _modifies(plain, at) and not german:
+                    word = structs.replace(word, hard=False, head=stems[at + 1])  # a job interview is no job
+                if _deed(token, text, german) and not (word.ideas or word.asks or word.name):
+                    word = structs.replace(word, verb=True)
                 words.setdefault(part, word)
         at += len(phrase or (0,))
     names = frozenset(word.stem for word in words.values() if word.name)
@@ -229,21 +247,49 @@ def read(text: str) -> Reading:
         found = {name or first for name, first in _GERMAN_NAME.findall(text)}
         names = frozenset(stem(name) for name in found if _counts(name.lower())) - frozenset(table.ideas)
     names = frozenset(name for name in names if not VALUES["@time"].fullmatch(name))
+    focus = _focus(text)
+    wanted = next((values for rule, values in _WANTED if rule.search(text)), ())
+    typed = _named(focus) and (not wanted or "@name" in wanted)
+    timeless = _OF_A_TIME.sub(" ", text)
     return Reading(
         words=tuple(words.values()),
         parts=tuple((inside | words).values()),
         names=names,
-        values=frozenset(name for name, rule in VALUES.items() if rule.search(text)),
+        values=frozenset(
+            name
+            for name, rule in VALUES.items()
+            if rule.search(timeless if name in ("@figure", "@number", "@sum") else text)
+        ),
+        text=text,
         small=text.lower() == text,
         german=german,
-        wanted=next((values for rule, values in _WANTED if rule.search(text)), ()),
-        focus=_focus(text),
+        wanted=("@name",) if typed else wanted,
+        typed=typed,
+        focus=focus,
     )
 
 
 def _focus(text: str) -> str:
     found = _FOCUS.search(text)
     return stem(found[found.lastgroup or 0]) if found else ""
+
+
+def _named(focus: str) -> bool:
+    """Say whether what a question wants is of a kind that has a name: which hospital, welche Krankenkasse."""
+    known = _stems("named")
+    return focus in known or any(focus[cut:] in known for cut in range(3, len(focus) - 3))
+
+
+@cache
+def _stems(name: str) -> frozenset[str]:
+    return frozenset(stem(form) for word in listed(name) for form in (word, word.capitalize()))
+
+
+def _deed(token: str, text: str, german: bool) -> bool:
+    """Say whether a word is something one does or how something is: German writes only nouns with a capital."""
+    if german:
+        return token.islower() and text != text.lower()
+    return stem(token) in _stems("deeds")
 
 
 def _counts(word: str, german: bool = True) -> bool:
@@ -286,12 +332,15 @@ def _word(key: str, name: bool) -> Word:
     table = thesaurus()
     ideas, asks, answers = (set(found.get(key, ())) for found in (table.ideas, table.asks, table.answers))
     about: set[int] = set()
+    prefix = ""
     if not (ideas or asks or answers) and key.startswith("ge"):
         ideas |= table.ideas.get(key[2:], set()) | table.ideas.get(stem(key[2:]), set())  # a German participle
     if not ideas and 8 <= len(key) <= 40 and key.isalpha():
         for cut in range(4, len(key) - 3):
             if cut < 5 and len(key) - cut < 5:
                 continue
+            if stem(key[cut:]) in table.ideas:
+                prefix = key[:cut]
             head, last = stem(key[cut:]), {stem(key[:cut]), stem(key[:cut].removesuffix("s"))}
             ideas |= table.ideas.get(head, set()) - table.light - table.verbs
             answers |= table.answers.get(head, set())
@@ -315,6 +364,7 @@ def _word(key: str, name: bool) -> Word:
         trait,
         inside,
         kin,
+        prefix,
     )
 
 
@@ -327,7 +377,8 @@ def alike(asked: Word, told: Word) -> float:
     if asked.stem == told.stem:
         return 1.0
     if asked.ideas & told.ideas:
-        return 0.9
+        # A journeyman's exam is not the interim exam: two compounds with one head are of one kind, and not the same.
+        return 0.4 if asked.first and told.first and asked.first[:4] != told.first[:4] else 0.9
     if asked.asks & told.answers:
         return 0.85
     short, long = sorted((asked.stem, told.stem), key=len)
@@ -341,6 +392,9 @@ def alike(asked: Word, told: Word) -> float:
         return 0.8  # Marens, Maren
     if len(short) >= 5 and long.startswith(short):
         return 0.65 if len(long) - len(short) > 3 else 0.8
+    same = next((at for at, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if same >= 5 and same >= 0.6 * len(long):
+        return 0.65  # subscribe, subscription
     if (
         len(short) >= 4
         and short.isalpha()

@@ -6,6 +6,7 @@ what is there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -13,11 +14,25 @@ from math import log2
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from homarus.core.patterns import late
-from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
+from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, thesaurus, valued
 
+_LOOSE = {"@name", "@place", "@time", "@reason"}  # what people put in many forms
+_FIRM = {
+    "@phone",
+    "@email",
+    "@link",
+    "@years",
+    "@weight",
+    "@area",
+    "@percent",
+    "@degrees",
+}  # what a line has or lacks, beyond doubt
+_ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
+    r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
+)]  # fmt: skip
 Aliases = dict[str, frozenset[int]]
 _OWNER = late(r"\b(?:([A-ZÄÖÜ][\w-]+|\w+s)['’]s?|(?:von|vom|of|von der|of the) ([A-ZÄÖÜ][\w-]+))(?=\s|$)")
 _CALLED = late(
@@ -39,6 +54,8 @@ class Match(Struct, frozen=True):
     value: float = 0.0  # it has the kind of value that was asked for
     no_value: float = 0.0
     other: float = 0.0  # it speaks of what is somebody else's
+    lead: float = 0.0  # how far it is before the next best line by the words it speaks of, or behind the best
+    no_kind: float = 0.0  # it names something, and does not say that it is of the kind that was asked for
     no_focus: float = 0.0  # it lacks the very thing that the question names as wanted
 
 
@@ -89,10 +106,34 @@ def aliases(texts: Sequence[str]) -> Aliases:
 
 def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases) -> list[Match]:
     """Return what each line says to the question; a word that many of the lines have tells little."""
-    table = [[_covers(word, line, known) for word in asked.words] for _, line in lines]
+    table = [[_covers(word, _specified(line, asked), known) for word in asked.words] for _, line in lines]
     often = [sum(row[at] >= 0.5 for row in table) for at in range(len(asked.words))]
     rare = [1 / (1 + 0.3 * log2(max(1, many))) for many in often]
-    return [_match(asked, row, rare, text, line) for row, (text, line) in zip(table, lines, strict=True)]
+    made = [_match(asked, row, rare, text, line) for row, (text, line) in zip(table, lines, strict=True)]
+    best, second, *_ = [*sorted((one.found for one in made), reverse=True), 0.0, 0.0]
+    return [replace(one, lead=one.found - (second if one.found == best else best)) for one in made]
+
+
+def _specified(line: Reading, asked: Reading) -> Reading:
+    """Return a line without the nouns that only specify another of which nobody asked: the piano of the piano tuner."""
+    if not any(word.head for word in line.words):
+        return line
+    said = {word.stem for word in asked.words} | {idea for word in asked.words for idea in word.ideas}
+    heads = thesaurus().ideas
+    dull = {
+        word.stem
+        for word in line.words
+        if word.head and word.head not in said and not heads.get(word.head, set()) & said
+    }
+    return replace(
+        line,
+        parts=tuple(
+            replace(word, stem=f"{word.stem}-", ideas=frozenset(), about=word.ideas)
+            if word.stem in dull and word.ideas
+            else word
+            for word in line.parts
+        ),
+    )
 
 
 def _covers(word: Word, line: Reading, known: Aliases) -> float:
@@ -108,16 +149,33 @@ def _covers(word: Word, line: Reading, known: Aliases) -> float:
     return best
 
 
+def _least(asked: Reading) -> float:
+    """Return how much it counts that a line has no value of the kind that is asked for."""
+    wanted = set(asked.wanted)
+    return 2.5 if wanted <= _FIRM else 1.0 if wanted & _LOOSE else 1.5
+
+
+def _another(question: str, text: str) -> float:
+    """Say whether a line speaks of another one in the row: asked for the first, it has the next."""
+    asked, told = ({at for at, rule in enumerate(_ORDINAL) if rule.search(words)} for words in (question, text))
+    return float(bool(asked and told and not asked & told))
+
+
 def _match(asked: Reading, row: list[float], rare: list[float], text: str, line: Reading) -> Match:
-    found = share = total = no_name = no_hard = no_idea = no_word = no_focus = 0.0
+    found = share = total = no_name = no_hard = no_idea = no_word = no_kind = no_focus = 0.0
     topics = [near for word, near in zip(asked.words, row, strict=True) if not (word.light or word.verb or word.trait)]
+    hit = _has(asked, line)
     least = 0.6 if all(word.light for word in asked.words) else 0.2  # "what is my name?" holds nothing weightier
     for word, near, weight in zip(asked.words, row, rare, strict=True):
+        wanted = bool(asked.focus) and asked.focus in (word.stem, *word.inside)
         heavy = least if word.light else 0.6 if word.verb else 1.0
         total += heavy
+        if wanted and asked.typed and (near < 0.5 or not hit):
+            no_kind = 1.0
+            continue
         share += heavy * near
         found += heavy * near * weight
-        if near < 0.5 and asked.focus in (word.stem, *word.inside):
+        if near < 0.5 and wanted:
             no_focus = 1.0
         if near < (0.7 if "@name" in asked.wanted else 0.5) and not word.light:
             if word.name or word.kin:
@@ -127,33 +185,46 @@ def _match(asked: Reading, row: list[float], rare: list[float], text: str, line:
             elif word.ideas or word.asks:
                 no_idea += 0.5 if word.verb else 1.0
             else:
-                no_word += 1
-    hit = _has(asked, line)
+                no_word += 0.5 if word.verb else 1.0
     return Match(
         found=min(found, 3.0),
         share=share / total if total else 0.0,
         no_name=no_name,
-        no_hard=no_hard,
+        no_hard=no_hard + _another(asked.text, text),
         no_topic=float(bool(topics) and max(topics) < 0.5),
         no_idea=no_idea,
         no_word=no_word,
-        value=float(bool(asked.wanted) and hit),
-        no_value=float(bool(asked.wanted) and not hit),
+        value=hit if asked.wanted else 0.0,
+        no_value=(1.0 - hit) * _least(asked) if asked.wanted else 0.0,
         other=float(_others(asked, text)),
+        no_kind=no_kind,
         no_focus=no_focus,
     )
 
 
-def _has(asked: Reading, line: Reading) -> bool:
+def _has(asked: Reading, line: Reading) -> float:
     """Say whether a line has a value of the kind that is asked for. Who and where are answered by a name that the question lacks."""
     said = {word.stem for word in asked.words}
     kin = {idea for word in asked.words for idea in word.kin}
     names = frozenset(word.stem for word in line.words if not word.ideas) if line.small else line.names
     if "@name" in asked.wanted and names - said:
-        return True
-    if asked.wanted == ("@name",) and any(word.kin - kin for word in line.words):
-        return True
-    return bool((set(asked.wanted) - {"@name"}) & line.values)
+        return 1.0
+    if asked.wanted == ("@reason",):
+        return 1.0 if "@reason" in line.values else 0.9  # a reason needs no word that says so
+    if asked.wanted == ("@name",) and not asked.typed and any(word.kin - kin for word in line.words):
+        return 1.0
+    if (set(asked.wanted) - {"@name"}) & line.values:
+        return 1.0
+    if "@code" in asked.wanted and any(asked.focus == word.stem for word in line.words):
+        return 0.8  # a password may be any word
+    if asked.typed and line.german and any(word.stem not in said and _unknown(word) for word in line.words):
+        return 0.7
+    return 0.6 if "@money" in asked.wanted and "@figure" in line.values else 0.0
+
+
+def _unknown(word: Word) -> bool:
+    """Say whether a word of a German line may be a name: written with a capital, and known to nobody."""
+    return word.name and not (word.ideas or word.answers or word.about)
 
 
 def _others(asked: Reading, text: str) -> bool:
@@ -183,7 +254,7 @@ def rivals(asked: Reading, later: Reading, former: Reading, known: Aliases) -> b
     if "@time" in asked.wanted:
         return "@time" in later.values
     named = bool(later.names - {word.stem for word in former.words})
-    if asked.wanted and not (named if {"@name", "@place"} & set(asked.wanted) else _has(asked, later)):
+    if asked.wanted and not (named if {"@name", "@place"} & set(asked.wanted) else _has(asked, later) > 0):
         return False
     strong = [word for word in asked.words if not word.light and _covers(word, former, known) >= 0.5]
     return 2 * sum(_covers(word, later, known) >= 0.5 for word in strong) >= len(strong)

@@ -36,7 +36,7 @@ _MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
 _ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
 # What tells that a sentence replaces something: at its start for sure, inside it perhaps.
 _CORRECTS = late(
-    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht)\b",
+    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
     re.IGNORECASE,
 )
 _CHANGED = late(
