@@ -68,6 +68,18 @@ async def test_every_line_is_told_once_with_its_id_and_counted(home: Served) -> 
         assert not lost["continued"] and len(lost["lines"]) == 4
 
 
+async def test_a_message_that_is_told_has_the_id_that_the_history_gives_it(home: Served) -> None:
+    async with home.client(scopes=ADMIN) as client:
+        await client.call("sessions.messages.subscribe", {"key": MAIN})
+        await client.call("page.open", {"session": MAIN})
+        await client.call("page.send", {"session": MAIN, "message": "go", "id": "r1"})
+        await client.event("page.event", kind="end")
+        frames = [each["payload"] for each in client.events if each["event"] == "session.message"]
+        held = (await client.call("chat.history", {"sessionKey": MAIN}))["messages"]
+        assert [each["messageId"] for each in frames] == [each["__openclaw"]["id"] for each in held]
+        assert [each["message"]["__openclaw"]["id"] for each in frames] == [each["messageId"] for each in frames]
+
+
 async def test_whoever_comes_later_hears_the_line_that_is_being_said(home: Served) -> None:
     home.house.model.lines = [Line("half an answer", hang=True)]
     async with home.client(scopes=ADMIN) as client, home.client(scopes=ADMIN) as other:

@@ -4,6 +4,7 @@ person who wrote it sees that this is in doubt."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -144,15 +145,18 @@ class World:
             self.turned_away += 1
 
     async def all_say(self, text: str) -> None:
-        """Everybody says something and gets an answer."""
+        """Everybody says something until they get an answer: a server may still take a line for a process that is gone."""
         pid, began = await self.start(), time.monotonic()
         everybody = [(place, who) for place in self.places for who in place.people]
-        for place, who in everybody:
-            while not await place.write(who, text):
-                await asyncio.sleep(0.05)
-        await until(lambda: any(self.answered(place, who, text) for place, who in everybody))
-        self.pace = time.monotonic() - began
-        await until(lambda: all(self.answered(place, who, text) for place, who in everybody))
+        async with asyncio.timeout(WAIT):
+            while waiting := [(place, who) for place, who in everybody if not self.answered(place, who, text)]:
+                for place, who in waiting:
+                    while not await place.write(who, text):
+                        await asyncio.sleep(0.05)
+                with contextlib.suppress(TimeoutError):
+                    await until(lambda: any(self.answered(*each, text) for each in everybody), 15)
+                    self.pace = self.pace or min(5.0, time.monotonic() - began)
+                    await until(lambda: all(self.answered(*each, text) for each in everybody), 15)
         await self.kill(pid)
 
     async def chaos(self, kills: int) -> None:

@@ -23,12 +23,11 @@ SHOWN = {
     "chat": "chat",
     "context": "context",
     "memory/opinions": "memory",
-    "automation": "automation",
     "cost": "cost",
     "config/gateway": "settings",
 }
 KEPT = {*(f"desktop-light-{name}" for name in ("chat", "question", "context", "memory", "settings")), "desktop-dark-cost", "desktop-dark-chat",
-        "phone-light-menu", "phone-light-question", "phone-light-automation", "phone-dark-chat"}  # fmt: skip
+        "phone-light-menu", "phone-light-question", "phone-dark-chat"}  # fmt: skip
 RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}"
 
 
@@ -175,6 +174,8 @@ def test_no_view_has_a_hurdle(calm: Site, size: tuple[int, int], scheme: str) ->
     picture(page, f"{name}-question")
     page.click(".question >> text=Yes, once")
     page.wait_for_selector("text=You said: approve the command")
+    say(page, "tool with a list of what to take along")
+    page.wait_for_selector("text=You said: tool with a list")
     page.locator(".fold.tool summary").last.click()
     for view in VIEWS:
         go(page, {"context": f"context/{key}", "chat": f"chat/{key}"}.get(view, view))

@@ -28,7 +28,7 @@ _PLAIN_LINE = late(
     r"'([^'\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]*)'|"
     r"\[(\"[\w./-]+\"(?:, \"[\w./-]+\")*)\]|"
     r"(\{\"[^\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]{0,1000}\})|"
-    r"([A-Za-z](?:(?:[A-Za-z0-9 ,.'()/*-]|:(?! ))*[A-Za-z0-9.)])?))?)?"
+    r"([A-Za-z](?:[A-Za-z0-9 ,.'()/*-]*(?::(?! )[A-Za-z0-9 ,.'()/*-]*)*[A-Za-z0-9.)])?))?)?"
 )
 _STRING, _DIGIT = late(r'"[^"]*"'), late(r"\d")
 _SWITCHES = {"true": True, "false": False}

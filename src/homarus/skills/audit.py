@@ -21,7 +21,12 @@ _BLOB = 160
 _FETCH = r"(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
 _SHELL = r"(?:\S{0,60}/)?(?:env\s{1,9})?(?:(?:ba|z|da|k|fi)?sh|python[\d.]{0,5}|perl|ruby|node|iex|invoke-expression|osascript)\b"
 _REST = r"[^\n]{0,300}"
-_RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
+_FILES = ("soul.md", "memory.md", "agents.md", "identity.md", "heartbeat.md", "tools.md", "user.md", "openclaw.json", "exec.mode", "mcp.servers")  # fmt: skip
+_ENDS = "|".join(f"(?<={re.escape(file)})" for file in _FILES)
+_AGENTS_OWN = late(rf"\.(?:md|json|mode|servers)(?:{_ENDS})")
+# The name of a rule, what a text must hold for it to be looked for (words, or a pattern that begins with a rare character,
+# which is as quick), and what it looks for.
+_RULES: tuple[tuple[str, tuple[str | re.Pattern[str], ...], re.Pattern[str]], ...] = (
     (
         "pipe-to-shell",
         ("curl", "wget", "iex", "invoke-", "urlopen", "requests.get"),
@@ -85,19 +90,14 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "reads-secrets",
         (
-            ".ssh",
-            ".aws",
-            ".env",
+            late(r"\.(?:ssh|aws|env|gnupg|json(?<=openclaw\.json))"),
             "keychain",
+            "phrase",
             "wallet",
             "cookies",
-            "openclaw.json",
             "credentials",
             "printenv",
             "environ",
-            ".gnupg",
-            "seed",
-            "recovery phrase",
             "private key",
             "chrome",
             "firefox",
@@ -115,11 +115,13 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "sends-away",
         (
+            late(r"\.sh(?<=transfer\.sh)"),
+            late(r"_(?:key|token)"),
+            "dig $(",
             "webhook",
             "requestbin",
             "ngrok",
             "pastebin",
-            "transfer.sh",
             "@",
             "sendbeacon",
             "/dev/tcp",
@@ -128,9 +130,6 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
             "oast",
             "![",
             "nslookup",
-            "dig ",
-            "_key",
-            "_token",
         ),
         late(
             rf"\b(?:curl|wget)\b{_REST}(?:\s-F\s{{0,9}}\S{{0,40}}=@|\s(?:-d|--data\S{{0,12}}|--post-file|-T|--upload-file)\s{{0,9}}=?[\"']?[@$/~])"
@@ -173,22 +172,13 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "changes-the-agent",
         (
-            "soul.md",
-            "memory.md",
-            "agents.md",
-            "identity.md",
-            "heartbeat.md",
-            "tools.md",
-            "openclaw.json",
+            _AGENTS_OWN,
             "sandbox",
-            "exec.mode",
+            "s install",
             "approvals",
             "dangerously",
             "clawhub",
             "skills add",
-            "skills install",
-            "plugins install",
-            "mcp.servers",
             "mcp add",
         ),
         late(
@@ -203,13 +193,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "run-this-first",
         (
-            ".dmg",
-            ".exe",
-            ".pkg",
-            ".msi",
-            ".zip",
-            ".scr",
-            ".command",
+            late(r"\.(?:dmg|exe|pkg|msi|zip|scr|command|rar|7z|iso)"),
             "prerequisite",
             "chmod +x",
             "npm i",
@@ -226,7 +210,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     (
         "guards-down",
-        ("unauthorized", "disable", "setenforce", "set-mppreference", "privileged", "docker", "nsenter"),
+        ("unauthorized", "disable", "setenforce", "set-mppreference", "docker", "nsenter"),
         late(
             r"node_tls_reject_unauthorized\W{0,9}0|\bsetenforce\s{1,9}0|\bufw\s{1,9}disable|\bcsrutil\s{1,9}disable|set-mppreference\b"
             r"|\bdocker\b[^\n]{0,200}(?:--privileged|\s-v\s{0,9}/:|docker\.sock|--pid[= ]host)|\bnsenter\b",
@@ -251,6 +235,7 @@ _TWINS = (
     "\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408\u03bf\u0391\u0392\u0395\u0396\u0397"
     "\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a7"
 )
+_TWIN_LETTERS = frozenset(_TWINS)
 _LOOK_ALIKE = late(rf"[A-Za-z][{_TWINS}]|[{_TWINS}][A-Za-z]")
 _RUN = late(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
 _ASCII = bytes(range(128))
@@ -276,16 +261,20 @@ def scan(text: str) -> tuple[Finding, ...]:
 
     for rule, hints, pattern in _RULES:
         # Searching for plain words first makes a clean text cheap: this runs on every skill that is loaded.
-        if any(map(lowered.__contains__, hints)):
-            add(rule, pattern.finditer(text))
+        for hint in hints:
+            if hint in lowered if isinstance(hint, str) else hint.search(lowered):
+                add(rule, pattern.finditer(text))
+                break
     add("raw-address", _public_addresses(text))
-    if "follow" in lowered or "execute" in lowered or "obey" in lowered:
+    if "://" in lowered and any(map(lowered.__contains__, ("follow", "execute", "obey"))):
         add("orders-from-elsewhere", (each for each in _ORDERS.finditer(text) if _fetched(text, each.start())))
     if _has_long_run(text):
         add("encoded-blob", (match for match in _RUN.finditer(text) if _is_encoded(match[0])))
     if not text.isascii():
-        add("look-alike-letters", _LOOK_ALIKE.finditer(text))
-        if INVISIBLE.search(_beyond_ascii(text)):
+        others = _beyond_ascii(text)
+        if not _TWIN_LETTERS.isdisjoint(others):
+            add("look-alike-letters", _LOOK_ALIKE.finditer(text))
+        if INVISIBLE.search(others):
             found += islice(_invisible(text), MAX_FINDINGS)
     return tuple(sorted(found, key=lambda each: (each.line, each.rule))[:MAX_FINDINGS])
 

@@ -15,6 +15,7 @@ from homarus.core.patterns import late
 from homarus.memory.bank.categories import asked_for, categories_of
 from homarus.memory.bank.claims import Claim
 from homarus.memory.terms import plain, stem, words
+from homarus.memory.timex import has_time_word
 
 
 def _words(text: str) -> list[str]:
@@ -145,13 +146,9 @@ def people_in(texts: Iterable[str], linked: Iterable[str] = ()) -> frozenset[str
             else:
                 (inside if before and before[-1] not in ".!?:;–¿¡" else first)[plain(word)] += 1
     names = {
-        word
-        for word, count in inside.items()
-        if first[word] >= BEGINS * (count + first[word])
-        and word not in low
-        and not categories_of(word)
-        and not asked_for(word)
+        word for word, count in inside.items() if first[word] >= BEGINS * (count + first[word]) and word not in low
     }
+    names = {word for word in names if not (categories_of(word) or asked_for(word) or has_time_word(word))}
     names.update(name for name in map(plain, linked) if name.isalpha())
     return frozenset(name for name in names if not (name[-1] == "s" and name[:-1] in names))
 
