@@ -162,7 +162,8 @@ class Cluster:
                     while left:
                         mode = {"queueMode": "steer"} if steer else {}
                         params = {"message": left[0], "sessionKey": session, "idempotencyKey": left[0], **mode}
-                        answer = await client.ask("chat.send", params)
+                        async with asyncio.timeout(20):  # whoever hears nothing for so long comes again
+                            answer = await client.ask("chat.send", params)
                         if not answer["ok"]:
                             self.refusals[str(answer["error"].get("message"))[:120]] += 1
                             await asyncio.sleep(0.5)  # whoever asks faster than that is told to wait longer

@@ -209,7 +209,12 @@ class Worker:
             lease = self.held.get(home)
             if lease is None:
                 return None
-            if (found := self.open.get(home)) is None:
+            found = self.open.get(home)
+            if found is not None and found.volume.fenced:  # of an earlier lease, and on its way out
+                self.open.pop(home, None)
+                await found.close()
+                found = None
+            if found is None:
                 # Whoever has this home after us opens it at once: something may be unanswered by then.
                 if not await self.timers.want(lease, 0.0):
                     self.held.pop(home, None)
@@ -225,6 +230,9 @@ class Worker:
                     lost=lambda: self._lost(lease),
                 )
                 await found.open()
+                if found.volume.fenced:  # it was taken away while it was being opened
+                    await found.close()
+                    return None
                 self.open[home] = found
                 self._spawn(self._restarts(found))
             return found
