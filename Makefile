@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 XDIST ?= auto
 
-.PHONY: help demo setup test test-deep test-live lint format coverage bench docs lock clean
+.PHONY: help demo setup test test-deep test-live test-fleet lint format coverage bench docs lock clean
 
 help: ## what each command does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,12 +43,19 @@ test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kill
 	@$(BIN)/python -m pytest -n $(XDIST) --dist worksteal -m "deep" $(ARGS)
 
 # The clients of OpenClaw run where OPENCLAW_NODE_MODULES names a node_modules with them: `npm i node@24`, then, with
-# its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium. The tour of the page
-# wants AXE_CORE, which names axe.min.js of the npm package axe-core; PICTURES=1 renews docs/pictures. LangChain and
+# its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium. LangChain and
 # LiteLLM run where HOMARUS_CLIENTS_PYTHON names the Python of a venv of their own: `pip install langchain-openai litellm mcp`.
+# MCP servers run where PATH has them: `pip install mcp-server-time mcp-server-git mcp-server-fetch fastmcp`, and from npm
+# @modelcontextprotocol/{server-filesystem,server-memory,server-everything,inspector}; editors where HOMARUS_NODE_MODULES names a
+# node_modules with @agentclientprotocol/sdk and @zed-industries/agent-client-protocol.
 # The chat and mail servers come with `scripts/install_programs.sh servers`.
 test-live: $(DEV) ## against real servers, models and clients on this machine
 	@$(BIN)/python -m pytest -n 0 -m "live" tests/live tests/web $(ARGS)
+
+# Installs Debian's postgresql (it is started and stopped by the tests, in folders of their own) and an S3 server where they are missing.
+test-fleet: $(DEV) ## many machines on a real Postgres: workers killed, stopped and cut off (a few minutes)
+	@scripts/install_programs.sh fleet
+	@$(BIN)/python -m pytest -n 0 -m "deep or not deep" tests/fleet $(ARGS)
 
 lint: $(DEV) ## style, types, layers, sizes
 	@$(BIN)/ruff check .

@@ -122,8 +122,20 @@ async def _at_once(served: Served, count: int, text: str, prefix: str) -> float:
         return await client.ask(count, text, prefix)
 
 
+async def _at_rest(served: Served) -> float:
+    """Return the memory once it has not grown for a second."""
+    before = 0.0
+    for _ in range(60):
+        now = served.memory()
+        if now - before < 0.1:
+            break
+        before = now
+        await asyncio.sleep(1)
+    return now
+
+
 async def _sockets(served: Served) -> float:
-    before = served.memory()
+    before = await _at_rest(served)  # what is loaded once after the start belongs to no socket
     opened = []
     for _ in range(SOCKETS):
         raw = await connect(served.url, max_size=None, proxy=None, compression=None, ping_interval=None)

@@ -1,7 +1,9 @@
 """A year of notes about sixty people, in three languages, with known truth: what each prefers, and since when.
 
-Preferences are stated in eight forms a language, some of them change during the year; among them stand facts that have nothing to do
-with it. `year(seed)` is the same on every machine.
+Every preference is told several times, each time in other words: an opening, one of sixteen ways to say it and an ending are put together, so
+that one statement has hundreds of wordings. Half of the ways (`held`) were written to be kept from whoever writes rules: rules were made
+with the other half, and the tests ask for both. Among them stand facts that name the same people and things and say nothing about
+liking. `year(seed)` is the same on every machine.
 """
 
 from __future__ import annotations
@@ -12,66 +14,75 @@ from datetime import date, timedelta
 from msgspec import Struct
 
 FIRST = date(2025, 1, 1)
-PEOPLE = [
-    "Anders",
-    "Bianca",
-    "Cedric",
-    "Dorota",
-    "Emil",
-    "Farah",
-    "Gustav",
-    "Hanna",
-    "Ivana",
-    "Jasper",
-    "Kiana",
-    "Leopold",
-    "Mirela",
-    "Nadia",
-    "Otto",
-    "Petra",
-    "Quentin",
-    "Ramona",
-    "Stefan",
-    "Tamara",
-    "Ulrich",
-    "Valeria",
-    "Wanda",
-    "Xaver",
-    "Yasmin",
-    "Zoltan",
-    "Aurelia",
-    "Bastian",
-    "Corinna",
-    "Dominik",
-]
-PEOPLE += [f"{name}{more}" for name, more in zip(PEOPLE, ["ko", "ra", "lin", "mo", "sa"] * 6, strict=True)]
-# language -> domain -> values; the domain as it is written, and the forms ({n} who, {v} value, {o} the value before, {d} the domain)
+_NAMES = """Anders Bianca Cedric Dorota Emil Farah Gustav Hanna Ivana Jasper Kiana Leopold Mirela Nadia Otto Petra Quentin Ramona Stefan Tamara
+Ulrich Valeria Wanda Xaver Yasmin Zoltan Aurelia Bastian Corinna Dominik Agathe Benno Carlotta Dragan Elvira Fabian Gesine Henrik Isolde Joris
+Katinka Ludger Magda Norbert Ottilie Pascal Ruben Sabine Tobias Undine Viktor Wiebke Yannick Zdenka Alma Birger Clara Dietmar Edda Frieder"""
+PEOPLE = _NAMES.split()
+# language -> the domain as it is written -> values
 VALUES = {
-    "en": {"drink": ["tea", "coffee", "juice", "beer", "cocoa"], "colour": ["red", "blue", "green", "purple"]},
-    "de": {"Getränk": ["Tee", "Kaffee", "Saft", "Bier"], "Farbe": ["Rot", "Blau", "Grün", "Gelb"]},
-    "es": {"bebida": ["agua", "zumo", "cerveza", "vino"], "color": ["rojo", "azul", "verde", "negro"]},
+    "en": {"drink": "tea coffee juice beer cocoa", "colour": "red blue green purple", "instrument": "guitar piano violin cello",
+           "sport": "tennis swimming golf yoga", "season": "spring summer autumn winter"},
+    "de": {"Getränk": "Tee Kaffee Saft Bier", "Farbe": "Rot Blau Grün Gelb", "Instrument": "Gitarre Klavier Geige Flöte",
+           "Verkehrsmittel": "Zug Fahrrad Auto Straßenbahn", "Jahreszeit": "Frühling Sommer Herbst Winter"},
+    "es": {"bebida": "agua zumo cerveza vino", "color": "rojo azul verde negro", "instrumento": "guitarra violín flauta batería",
+           "transporte": "tren coche bicicleta tranvía", "estación": "primavera verano otoño invierno"},
+}  # fmt: skip
+OPENINGS = {
+    "en": ["", "", "By the way, ", "Heard today that ", "It turns out that ", "As far as I can tell, "],
+    "de": ["", "", "Notiert – ", "Heute erfahren – ", "Am Rande – ", "Wie ich höre – "],
+    "es": ["", "", "Por cierto, ", "Según me cuentan, ", "Parece que ", "Hoy supe que "],
 }
+ENDINGS = {
+    "en": [
+        "",
+        "",
+        ", as everybody at the table agreed",
+        ", so plan the birthday with that in mind",
+        ", which surprised nobody",
+    ],
+    "de": ["", "", ", wie alle am Tisch wussten", ", also beim Geburtstag daran denken", ", was niemanden wundert"],
+    "es": ["", "", ", como ya sabían todos", ", hay que pensarlo para el cumpleaños", ", y a nadie le extraña"],
+}
+# {n} who, {v} value, {o} the value before, {d} the domain, {l} the domain in lower case. First the eight that rules were made with, then those kept.
 STATED = {
-    "en": ["{n} prefers {v}.", "{n}'s favourite {d} is {v}.", "{n} likes {v}.", "{n} really likes {v}.", "{n}'s preferred {d} is {v}.",
-           "{n} loves {v}.", "{n} goes for {v}.", "The favourite {d} of {n} is {v}."],
-    "de": ["{n} bevorzugt {v}.", "{n}s Lieblings{l} ist {v}.", "{n} mag {v}.", "{n} mag am liebsten {v}.", "{n} liebt {v}.",
-           "{n} mag sehr {v}.", "{n} nimmt immer {v}.", "{n} will lieber {v}."],
-    "es": ["{n} prefiere {v}.", "La {d} favorita de {n} es {v}.", "{n} prefiere siempre {v}.", "A {n} le gusta {v}.",
-           "A {n} le encanta {v}.", "{n} elige {v}.", "{n} quiere {v}.", "El {d} preferido de {n} es {v}."],
+    "en": ["{n} prefers {v}", "{n}'s favourite {d} is {v}", "{n} really likes {v}", "nothing beats {v} for {n}", "{n} swears by {v}",
+           "{v} is what {n} always picks", "the {d} of choice for {n} is {v}", "{n} is very fond of {v}",
+           "{n} is crazy about {v}", "{v} is {n}'s thing", "{n} is a {v} person", "give {n} {v} and all is well, it is the best {d} there is",
+           "{n} has a weakness for {v}", "when there is a choice {n} sticks with {v}", "{n} adores {v}", "{v} suits the taste of {n}"],
+    "de": ["{n} bevorzugt {v}", "{n}s Lieblings{l} ist {v}", "{n} mag am liebsten {v}", "{n} schwört auf {v}", "{n} nimmt immer {v}",
+           "für {n} ist {v} die erste Wahl", "{v} mag {n} besonders gern", "{n} liebt {v}",
+           "{n} steht auf {v}", "{v} ist genau {n}s Ding", "{n} hat eine Vorliebe für {v}", "{n} entscheidet sich stets für {v}",
+           "{n} ist ganz begeistert von {v}", "{v} trifft {n}s Geschmack", "wenn {n} wählt, dann {v}", "{n} ist ein Fan von {v}"],
+    "es": ["{n} prefiere {v}", "a {n} le gusta {v}", "a {n} le encanta {v}", "{n} siempre elige {v}", "{v} es lo que pide {n}",
+           "el {d} favorito de {n} es {v}", "para {n} lo mejor es {v}", "{n} adora {v}",
+           "{n} tiene debilidad por {v}", "a {n} le apasiona {v}", "{n} se queda siempre con {v}", "{v} fascina a {n}",
+           "{n} opta siempre por {v}", "lo suyo, dice {n}, es {v}", "{n} escoge {v} sin dudar", "la elección de {n} es {v}"],
 }  # fmt: skip
 CHANGED = {
-    "en": ["{n} switched from {o} to {v}.", "{n} now prefers {v}.", "{n}'s favourite {d} is now {v}.", "{n} no longer wants {o}; {n} prefers {v}.",
-           "Actually, {n} prefers {v}.", "{n} likes {v} these days.", "{n} prefers {v} over {o} now.", "{n} has changed from {o} to {v}."],
-    "de": ["{n} mag jetzt {v}.", "{n} bevorzugt inzwischen {v}.", "{n}s Lieblings{l} ist jetzt {v}.", "{n} nimmt mittlerweile {v}.",
-           "{n} mag nicht mehr {o}; {n} bevorzugt {v}.", "{n} liebt jetzt {v}.", "{n} bevorzugt {v} statt {o}.", "{n} will jetzt lieber {v}."],
-    "es": ["{n} prefiere ahora {v}.", "{n} cambió de {o} a {v}.", "A {n} le gusta ahora {v}.", "{n} ya no quiere {o}; {n} prefiere {v}.",
-           "La {d} favorita de {n} es ahora {v}.", "{n} elige ahora {v}.", "{n} prefiere {v} en vez de {o}.", "{n} prefiere {v} antes que {o}."],
+    "en": ["{n} switched from {o} to {v}", "{n} now prefers {v}", "{n} no longer wants {o} and prefers {v} now", "{n} likes {v} these days",
+           "{n} takes {v} instead of {o}", "{n} used to love {o}, now it is {v}", "{n} gave up {o} and goes for {v} now", "{n} prefers {v} over {o} now",
+           "{n} went off {o} and is into {v} now", "{n} traded {o} for {v} and loves it", "{o} is history, {n} is now a fan of {v}",
+           "{n} is tired of {o} and wants {v} now", "nowadays {n} swears by {v} rather than {o}", "it is not {o} but {v} that {n} likes now",
+           "{n} is done with {o}; now {n} adores {v}", "{n} left {o} behind and sticks with {v} now"],
+    "de": ["{n} mag jetzt {v}", "{n} bevorzugt inzwischen {v}", "{n} ist von {o} auf {v} umgestiegen und mag es sehr", "{n} nimmt jetzt {v} statt {o}",
+           "{n} will kein {o} mehr und bevorzugt {v}", "früher mochte {n} {o}, jetzt liebt {n} {v}", "{n} schwört neuerdings auf {v}", "{n} bevorzugt {v} statt {o}",
+           "{n} hat genug von {o} und steht jetzt auf {v}", "{o} ist Geschichte, {n} liebt jetzt {v}", "{n} entscheidet sich jetzt für {v} statt für {o}",
+           "nicht mehr {o}, sondern jetzt {v} ist {n}s Ding", "{n} greift inzwischen lieber zu {v}", "{n} ist jetzt ein Fan von {v}",
+           "mittlerweile hat {n} eine Vorliebe für {v}", "{n} hat {o} satt und wählt jetzt {v}"],
+    "es": ["{n} prefiere ahora {v}", "{n} cambió de {o} a {v} y le gusta", "a {n} le gusta ahora {v}", "{n} ya no quiere {o}, ahora prefiere {v}",
+           "{n} elige ahora {v}", "{n} prefiere {v} en vez de {o}", "antes {n} adoraba {o}, ahora prefiere {v}", "{n} dejó {o} y ahora pide {v}",
+           "{n} está harto de {o} y ahora elige {v}", "{o} es historia, a {n} le encanta ahora {v}", "{n} opta ahora por {v}",
+           "a {n} le apasiona ahora {v}", "{n} tiene ahora debilidad por {v}", "{n} pide ahora {v} y no {o}",
+           "ya no {o}, ahora {n} escoge {v}", "{n} se queda ahora con {v}"],
 }  # fmt: skip
-OTHER = (
-    "{n} called about item {i} of the list.", "Met {n} at the station, platform {i}.", "{n} sent the report number {i}.",
-    "{n} hat Paket {i} abgeholt.", "Con {n} en la reunión {i}.", "{n} repaired shelf {i} in the cellar.",
-    "Lunch with {n}, table {i}.", "{n} asked for the file {i} again.",
-)  # fmt: skip
+OTHER = {
+    "en": ["{n} called about item {i} of the list.", "Met {n} at the station, platform {i}.", "{n} sent report number {i}, with {v} on page two.",
+           "{n} spilled {v} over folder {i}.", "Lunch with {n} at table {i}, they were out of {v}.", "{n} repaired shelf {i} in the cellar."],
+    "de": ["{n} hat Paket {i} abgeholt.", "{n} hat im Keller Regal {i} repariert.", "Mit {n} über Punkt {i} der Liste gesprochen.",
+           "{n} hat für Raum {i} Farbe gekauft, dazu {v}.", "{n} fragte nach Akte {i}, es gab noch {v}.", "{n} rief wegen Rechnung {i} an."],
+    "es": ["Con {n} en la reunión {i}.", "{n} derramó {v} sobre el informe {i}.", "{n} recogió el paquete {i}.",
+           "{n} reparó el estante {i} del sótano.", "{n} llamó por la factura {i}.", "En la mesa {i} con {n}, había {v}."],
+}  # fmt: skip
 
 
 class Preference(Struct):
@@ -84,32 +95,44 @@ class Preference(Struct):
         return held[-1] if held else None
 
 
-def year(seed: int = 7, facts: int = 3_000) -> tuple[dict[str, list[str]], list[Preference]]:
-    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change."""
+def values(domain: str) -> list[str]:
+    return next(row[domain] for row in VALUES.values() if domain in row).split()
+
+
+def year(seed: int = 7, facts: int = 3_000, *, held: bool = False) -> tuple[dict[str, list[str]], list[Preference]]:
+    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `held` uses the wordings that rules never saw."""
     rnd = random.Random(seed)
     lines: dict[date, list[str]] = {}
     truth: list[Preference] = []
     languages = list(VALUES)
-    for who, name in enumerate(PEOPLE[:60]):
+
+    def tell(day: date, language: str, ways: list[str], **words: str) -> None:
+        core = rnd.choice(ways[len(ways) // 2 :] if held else ways[: len(ways) // 2]).format(**words)
+        text = f"{rnd.choice(OPENINGS[language])}{core}{rnd.choice(ENDINGS[language])}."
+        lines.setdefault(day, []).append(text[0].upper() + text[1:])
+
+    for who, name in enumerate(PEOPLE):
         language = languages[who % 3]
-        for at, (domain, values) in enumerate(VALUES[language].items()):
-            chosen = rnd.sample(values, 2)
-            changes = (who * 2 + at) % 3 == 0
-            words = {"n": name, "d": domain, "l": domain.lower(), "o": chosen[0]}
-            preference = Preference(name, domain, [])
-            start = FIRST + timedelta(days=rnd.randrange(0, 120))
+        for at, domain in enumerate(rnd.sample(list(VALUES[language]), 2)):
+            before, after = rnd.sample(values(domain), 2)
+            words = {"n": name, "d": domain, "l": domain.lower(), "o": before}
+            start = FIRST + timedelta(days=rnd.randrange(120))
+            truth.append(Preference(name, domain, [(start, before)]))
             for told in range(3):  # said again, in other words
-                day = start + timedelta(days=rnd.randrange(1, 20) * told)
-                lines.setdefault(day, []).append(rnd.choice(STATED[language]).format(v=chosen[0], **words))
-            preference.history.append((start, chosen[0]))
-            if changes:
-                day = start + timedelta(days=rnd.randrange(70, 220))
-                lines.setdefault(day, []).append(rnd.choice(CHANGED[language]).format(v=chosen[1], **words))
-                preference.history.append((day, chosen[1]))
-            truth.append(preference)
+                tell(start + timedelta(days=rnd.randrange(1, 20) * told), language, STATED[language], v=before, **words)
+            if (who * 2 + at) % 3 == 0:
+                day = start + timedelta(days=rnd.randrange(70, 200))
+                truth[-1].history.append((day, after))
+                for told in range(2):
+                    tell(
+                        day + timedelta(days=rnd.randrange(1, 20) * told), language, CHANGED[language], v=after, **words
+                    )
     said = sum(map(len, lines.values()))
     for number in range(facts - said):
-        text = OTHER[number % len(OTHER)].format(n=rnd.choice(PEOPLE), i=number)
+        who = rnd.randrange(len(PEOPLE))
+        language = languages[who % 3]
+        thing = rnd.choice(values(rnd.choice(list(VALUES[language]))))
+        text = rnd.choice(OTHER[language]).format(n=PEOPLE[who], i=number, v=thing)
         lines.setdefault(FIRST + timedelta(days=rnd.randrange(360)), []).append(text)
     files = {}
     for day in sorted(lines):

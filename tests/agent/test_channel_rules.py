@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from homarus.agent.channel_rules import channel_layers
 from homarus.agent.prepare import _bounds
 from homarus.agent.toolkit import wish_of
 from homarus.agent.turn import Turn
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.messages import Trust
-from homarus.core.routes import Route, main_session
+from homarus.core.routes import Route, SessionKey, main_session
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry
 
@@ -77,3 +78,39 @@ def test_commands_of_a_chat_in_the_main_session_run_where_that_chats_do(channel,
     turn = Turn(run_id="r", agent_id="main", session=main, route=route, text="", chat_type=chat)
     _bounds(home, turn)  # type: ignore[arg-type]
     assert home.asked == [key]
+
+
+CHANNELS = {
+    "discord": {
+        "guilds": {
+            "g1": {"tools": {"deny": ["exec"]}, "channels": {"c1": {"tools": {"deny": ["write"]}}}},
+            "*": {"tools": {"deny": ["cron"]}},
+        }
+    },
+    "telegram": {"groups": {"-1": {"tools": {"deny": ["exec"]}, "topics": {"5": {"tools": {"deny": ["write"]}}}}}},
+    "broken": {"guilds": {"g1": {"channels": "all of them"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("channel", "peer", "more", "denied"),
+    [
+        ("discord", "c1", {"space": "g1"}, {"exec", "write"}),
+        ("discord", "t7", {"space": "g1", "parent": "c1"}, {"exec", "write"}),
+        ("discord", "c9", {"space": "g1"}, {"exec"}),
+        ("discord", "c9", {"space": "g2"}, {"cron"}),
+        ("telegram", "-1", {"thread": "5"}, {"exec", "write"}),
+        ("telegram", "-1", {"thread": "6"}, {"exec"}),
+        ("telegram", "-2", {"thread": "5"}, set()),
+    ],
+)
+def test_rules_for_tools_of_guilds_and_topics(channel, peer, more, denied):
+    route = Route("main", SessionKey.parse(f"agent:main:{channel}:channel:{peer}"), channel, "default", peer, **more)
+    layers = channel_layers(CHANNELS, route, ("u",), "channel")
+    assert {name for layer in layers for name in layer.rules.deny or ()} == denied
+
+
+def test_rules_of_a_guild_that_cannot_be_read_leave_no_tool():
+    route = Route("main", SessionKey.parse("agent:main:broken:channel:c1"), "broken", to="c1", space="g1")
+    [layer] = channel_layers(CHANNELS, route, ("u",), "channel")
+    assert layer.rules.allow == () or "*" in (layer.rules.deny or ())

@@ -13,7 +13,7 @@ from homarus.core.clock import SystemClock
 async def test_the_token_trips_when_the_time_is_over() -> None:
     cancel = Cancel()
     with Deadline(0.01, cancel, SystemClock()) as limit:
-        assert "0.01 seconds" in await asyncio.wait_for(cancel.wait(), 10)
+        assert "0.01 seconds" in await asyncio.wait_for(cancel.wait(), 60)
     assert limit.expired
 
 
@@ -44,7 +44,7 @@ async def test_time_stands_still_while_people_are_asked() -> None:
                 await asyncio.sleep(0.1)
             await asyncio.sleep(0.1)
             assert not cancel.cancelled, "one of two questions is still open"
-        await asyncio.wait_for(cancel.wait(), 10)
+        await asyncio.wait_for(cancel.wait(), 60)
     assert limit.expired
 
 

@@ -16,6 +16,7 @@ from homarus.delivery.place import Piece
 
 class RecordingHost:
     def __init__(self, folder: Path, settings: dict[str, Any], account: str = "default") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.account = account
         self.settings = settings
         self.folder = folder
@@ -52,7 +53,7 @@ class RecordingHost:
 
 async def until(holds: Callable[[], Any], what: str = "") -> Any:
     """Wait for something that must come about, and return it; the limit is for a test that hangs, not a measure."""
-    for _ in range(3000):
+    for _ in range(12_000):
         if found := holds():
             return found
         await asyncio.sleep(0.01)

@@ -268,3 +268,14 @@ def test_a_pace_forgets_those_who_are_long_gone():
     for number in range(100):
         pace.passes((str(number),), 0.0, 1, 1.0, 1.0)
     assert len(pace) == 10
+
+
+def test_a_thread_that_the_agent_is_part_of_is_known_after_a_restart(tmp_path):
+    rules = {"groupPolicy": "open", "groups": {"*": {"requireMention": True}}}
+    first = Door(tmp_path, rules)
+    assert first.judge(in_group("not yet", thread="t1")).outcome == "kept"
+    assert first.judge(in_group("you there", thread="t1", mentioned=True)).admitted
+    first.keeper.close()
+    again = Door(tmp_path, rules)
+    assert again.judge(in_group("and now", thread="t1")).admitted
+    assert again.judge(in_group("elsewhere", thread="t2")).outcome == "kept"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
@@ -171,3 +173,42 @@ def test_two_processes_lose_nothing_of_each_other(tmp_path):
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert all(store.approved("fake", f"a{n}") == {"u-ada"} for n in range(20))
     assert store.pending("fake") == ()
+
+
+def approved_elsewhere(folder: Path, *rows: tuple[str, str, str]) -> Path:
+    """The approvals of an OpenClaw that keeps them in its database."""
+    (folder / "state").mkdir(exist_ok=True)
+    path = folder / "state" / "openclaw.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE IF NOT EXISTS channel_pairing_allow_entries (channel_key TEXT NOT NULL, account_id TEXT NOT NULL,"
+                         " entry TEXT NOT NULL, sort_order INTEGER NOT NULL, updated_at INTEGER NOT NULL)")  # fmt: skip
+        database.executemany("INSERT INTO channel_pairing_allow_entries VALUES (?, ?, ?, 0, 0)", rows)
+    return path
+
+
+def test_approvals_of_an_openclaw_with_a_database_count_until_they_are_taken_back(tmp_path, clock):
+    rows = (
+        ("telegram", "default", "11"),
+        ("telegram", "work", "12"),
+        ("discord", "default", "13"),
+        ("telegram", "default", "*"),
+    )
+    path = approved_elsewhere(tmp_path, *rows)
+    before = path.read_bytes()
+    store = PairingStore(tmp_path / "credentials", clock)
+    assert store.approved("telegram") == {"11"}
+    assert store.approved("telegram", "work") == {"12"}
+    assert store.revoke("telegram", "11")
+    assert store.approved("telegram") == frozenset()
+    assert not store.revoke("telegram", "11")
+    assert path.read_bytes() == before, "it is OpenClaw's file"
+    # Whoever was taken back can ask again.
+    request, _ = store.request("telegram", "default", "11")
+    store.approve("telegram", request.code)
+    assert PairingStore(tmp_path / "credentials", clock).approved("telegram") == {"11"}
+
+
+def test_a_database_that_cannot_be_read_lets_nobody_in(tmp_path, clock):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "openclaw.sqlite").write_bytes(b"no database at all")
+    assert PairingStore(tmp_path / "credentials", clock).approved("telegram") == frozenset()

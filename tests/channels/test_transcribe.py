@@ -95,7 +95,7 @@ async def test_a_program_that_is_given_up_is_ended_with_all_it_started(tmp_path,
     with pytest.raises(HomarusError, match="too long"):
         await words(transcriber(tmp_path, {"models": [way]}), sound)
     for pid in map(int, pids.read_text().split()):
-        for _ in range(500):
+        for _ in range(6000):
             stat = Path(f"/proc/{pid}/stat")
             if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
                 break

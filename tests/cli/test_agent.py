@@ -117,7 +117,7 @@ async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) ->
         assert process.stdout is not None
         begun = await asyncio.wait_for(process.stdout.read(4), 30)
         process.send_signal(signal.SIGINT)
-        out, err = await asyncio.wait_for(process.communicate(), 10)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
         await asyncio.sleep(0)
     assert process.returncode == 130
     assert (begun + out).decode().startswith("Once upon")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import pty
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.helpers import configure
 
+from homarus.channels.manager import Status
 from homarus.channels.pairing import PairingStore
+from homarus.cli.chat_home import _connected
 from homarus.cli.main import run
+from homarus.cli.output import Output
 from homarus.core.clock import SystemClock
 
 
@@ -109,3 +116,68 @@ def test_status_and_doctor_name_accounts_that_cannot_be_served(
     run(["doctor", "--json"])
     found = json.loads(capsys.readouterr().out)["findings"]
     assert any(each["checkId"] == "channels" and "host" in each["message"] for each in found)
+
+
+async def typed(home: Path, answers: dict[str, str], *arguments: str) -> tuple[int, str]:
+    """Run a command at a terminal where somebody answers each question, and return its code and all it said."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "homarus", *arguments]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=theirs, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=env, start_new_session=True
+    )
+    said, left = "", dict(answers)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(120):
+            while more := await process.stdout.read(4096):
+                said += more.decode()
+                for question in [question for question in left if question in said]:
+                    os.write(ours, f"{left.pop(question)}\n".encode())
+            return await process.wait(), said
+    finally:
+        os.close(theirs)
+        os.close(ours)
+        if process.returncode is None:
+            process.kill()
+
+
+async def test_a_token_is_asked_for_tried_and_kept_for_its_owner_alone(own_home: Path) -> None:
+    pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
+    from tests.channels.telegram.bot_api import TOKEN, serving
+
+    configure(own_home, "{}")
+    async with serving() as api:
+        add = ("channels", "add", "telegram", "--set", f"apiRoot={api.base}")
+        wrong = TOKEN.replace("fake", "FAKE")
+        code, said = await typed(own_home, {"botToken: ": wrong, "[y/N]: ": "n"}, *add)
+        assert code == 1 and "does not take it" in said and "BotFather" in said
+        assert wrong not in said
+        assert "telegram" not in config(own_home).get("channels", {}), "what does not work is not kept unasked"
+        code, said = await typed(own_home, {"botToken: ": TOKEN}, *add)
+        assert code == 0 and "LobsterBot" in said, said
+        assert TOKEN not in said
+    assert config(own_home)["channels"]["telegram"]["botToken"] == TOKEN
+    file = own_home / ".openclaw" / "openclaw.json"
+    assert file.stat().st_mode & 0o077 == 0
+
+
+async def test_a_code_to_scan_is_shown_without_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
+    class Manager:
+        looked = 0
+
+        def connected(self, *_: str) -> Any:
+            self.looked += 1
+            return object() if self.looked > 3 else None
+
+    class Board:
+        manager = Manager()
+
+        def status(self) -> list[Any]:
+            return [Status("whatsapp", "default", enabled=True, running=True, last_error="scan the code")]
+
+    drawn = iter(["", "█▀▄ one", "█▀▄ two"])
+    await _connected(Board(), "whatsapp", "default", Output(color=False, env={}), lambda: next(drawn))  # type: ignore[arg-type]
+    told = capsys.readouterr().err
+    assert "█▀▄ one" in told and "█▀▄ two" in told and told.count("scan the code") == 1

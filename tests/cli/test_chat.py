@@ -195,7 +195,7 @@ class Terminal:
                 try:
                     await steps(keys.send_text, view, self)
                     keys.send_text("\x04")
-                    await asyncio.wait_for(chat, 5)
+                    await asyncio.wait_for(chat, 60)
                 finally:
                     chat.cancel()
 

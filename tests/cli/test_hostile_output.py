@@ -30,7 +30,7 @@ WORDS = {
     "session": "main", "query": "lamp", "citation": "memory/2026-05-01.md", "ident": f"i{HOSTILE}", "request": f"q{HOSTILE}", "device": f"d{HOSTILE}", "rule": f"r{HOSTILE}", "shell": "bash",
     "source": f"s{HOSTILE}", "archive": f"b{HOSTILE}", "plugin_id": f"p{HOSTILE}", "folder": f"f{HOSTILE}", "method": f"m{HOSTILE}", "fact": f"k{HOSTILE}", "entity": f"e{HOSTILE}",
     "job": f"j{HOSTILE}", "text": f"t{HOSTILE}", "sender": f"s{HOSTILE}", "code": f"c{HOSTILE}", "who": f"w{HOSTILE}", "message_id": f"i{HOSTILE}", "question": f"q{HOSTILE}",
-    "target": f"t{HOSTILE}", "node": f"n{HOSTILE}", "message": f"m{HOSTILE}", "emoji": f"e{HOSTILE}",
+    "target": f"t{HOSTILE}", "node": f"n{HOSTILE}", "message": f"m{HOSTILE}", "emoji": f"e{HOSTILE}", "home": f"h{HOSTILE}", "worker": f"w{HOSTILE}",
 }  # fmt: skip
 
 

@@ -184,6 +184,25 @@ ROWS = [
         Row(f"nodes {line}", code=1)
         for line in ("describe n", "approve", "reject r", "remove n", "rename n x", "invoke n x")
     ),
+    *(
+        Row(f"fleet {line}", code=78)  # without a database: what speaks to one is tested where there is one
+        for line in (
+            "init",
+            "status",
+            "workers",
+            "homes",
+            "add h",
+            "import h .",
+            "export h out",
+            "remove h",
+            "quota h",
+            "move h w",
+            "drain w",
+            "doctor",
+            "worker",
+            "edge",
+        )
+    ),
     Row("gateway run --bind custom", SERVER, code=78),  # no address: it stops where it would begin to listen
     Row("sandbox explain"),
     Row("sandbox probe"),

@@ -8,7 +8,8 @@ from homarus.cli.main import cli
 
 # What prints no data: a conversation, a show, a server, an editor, a script for a shell, a protocol.
 WITHOUT_JSON = {
-    ("chat",), ("demo",), ("gateway", "run"), ("gateway", "call"), ("config", "edit"), ("completion",), ("acp",), ("mcp", "serve")
+    ("chat",), ("demo",), ("gateway", "run"), ("gateway", "call"), ("config", "edit"), ("completion",), ("acp",), ("mcp", "serve"),
+    ("fleet", "worker"), ("fleet", "edge"),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 
 import pytest
@@ -215,6 +216,15 @@ PLAIN_LINES = st.lists(
                 ' "\\n"',
                 ' "a" b',
                 " a b",
+                " 'x: \"y\" # z'",
+                " 'it''s'",
+                " Bash(git:*) Read",
+                ' {"o":{"bins":["gh"],"on":true,"none":null}}',
+                ' {"o": 1e3}',
+                ' {"o": "1e3", "o": "é"}',
+                ' {"a": "b"} c',
+                ' {"a": [{"b": "\\n"}]}',
+                ' {"<<": "x", "yes": "no"}',
             ]
         ),
     )
@@ -239,3 +249,18 @@ def test_bundled_headers_need_no_library():
         header, _ = split(file.read_text())
         assert header is not None
         assert frontmatter._simple(header) == frontmatter._yaml(header), file
+
+
+@given(
+    st.recursive(
+        st.one_of(st.text(max_size=12), st.booleans(), st.none(), st.floats(), st.integers()),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+)
+@settings(max_examples=300, deadline=None)
+def test_an_object_in_one_line_of_json_is_what_yaml_says(value, marks):
+    header = "metadata: " + json.dumps({"openclaw": value}, ensure_ascii=False, separators=marks)
+    if (simple := frontmatter._simple(header)) is not None:
+        assert simple == frontmatter._yaml(header)

@@ -212,3 +212,19 @@ async def test_the_end_waits_for_what_is_on_its_way_and_for_nothing_else() -> No
     assert not releasing.done()
     screen.gate.set()
     assert await releasing == "m1"
+
+
+async def test_a_thought_is_seen_until_there_are_words() -> None:
+    screen = Screen(mode="progress")
+    screen.preview.think("Is it ")
+    screen.preview.think("Is it blue, with sk-ant-REDACTED?")
+    [(_, thought)] = await screen.tick()
+    assert thought.startswith("💭 Is it blue") and "abcdefghij" not in thought
+    screen.preview.think("x" * 5000)
+    assert len((await screen.tick())[-1][1]) < 2000
+    partial = Screen()
+    partial.preview.think("Hm")
+    await partial.tick()
+    partial.preview.take(TextDelta("It is blue."))
+    assert (await partial.tick())[-1] == ("m1", "It is blue.")
+    await screen.end(), await partial.end()

@@ -14,7 +14,7 @@ from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.place import Button, Piece, Place
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.sender import MAX_AGE_S, PAUSES_S, Sender
+from homarus.delivery.sender import DOUBT, MAX_AGE_S, PAUSES_S, Sender
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -203,9 +203,14 @@ async def test_a_piece_that_a_crash_left_on_its_way(bench: Bench, repeatable: bo
     bench.build()
     bench.sender.start()
     await bench.sender.idle()
-    assert [outcome for _, outcome in bench.outcomes] == expected
-    assert bench.platform.shown == ([("bob", "second", "a:1"), ("bob", "third", "a:2")] if repeatable else [])
-    assert bench.told[0].receipts[0] == "m0"
+    assert [outcome for name, outcome in bench.outcomes if name == "a"] == expected
+    notice = [(to, text) for to, text, key in bench.platform.shown if key.startswith(DOUBT)]
+    shown = [each for each in bench.platform.shown if not each[2].startswith(DOUBT)]
+    assert shown == ([("bob", "second", "a:1"), ("bob", "third", "a:2")] if repeatable else [])
+    assert next(settled for settled in bench.told if settled.outbound.id == "a").receipts[0] == "m0"
+    # The chat is told which words are in doubt, and only there.
+    assert {to for to, _ in notice} == (set() if repeatable else {"bob"})
+    assert repeatable or "“second”" in " ".join(text for _, text in notice)
 
 
 async def test_a_crash_in_the_pause_between_two_requests_leaves_nothing_in_doubt(bench: Bench) -> None:
@@ -418,8 +423,12 @@ async def test_a_crash_at_any_step_shows_nothing_twice_and_loses_nothing_silentl
         path, platform = tmp_path / f"{length}.jsonl", CrashingPlatform(repeatable=repeatable)
         through, first = await run_until_crash(path, platform, length)
         _, second = await run_until_crash(path, platform, 10**6)
-        seen = [text for to, text, _ in platform.shown if to == "bob"]
-        outcomes = {**first, **second}
+        seen = [text for to, text, key in platform.shown if to == "bob" and not key.startswith(DOUBT)]
+        outcomes = {name: outcome for name, outcome in {**first, **second}.items() if not name.startswith(DOUBT)}
+        doubts = {name for name, outcome in outcomes.items() if outcome == "unknown"}
+        # Every message in doubt is told of in its chat, also where the process ended in the middle of saying so.
+        told = {key.removeprefix(DOUBT).partition(":")[0] for *_, key in platform.shown if key.startswith(DOUBT)}
+        assert doubts <= told
         assert len({key for *_, key in platform.shown}) == len(platform.shown)
         assert seen == [text for text in whole if text in seen], "in order"
         if repeatable:
@@ -630,7 +639,8 @@ async def test_a_crash_at_any_step_leaves_the_message_once_and_no_preview_beside
         first = await preview_until_crash(path, platform, length, shows=True)
         second = await preview_until_crash(path, platform, 10**6, shows=False)
         outcomes = {**first, **second, **await preview_until_crash(path, platform, 10**6, shows=False)}
-        seen = [text for text in platform.seen.values() if text != "So far"]
+        doubts = {key for *_, key in platform.shown if key.startswith(DOUBT)}
+        seen = [text for key, text in platform.seen.items() if text != "So far" and key not in doubts]
         assert seen == whole[: len(seen)], length
         assert seen == whole or outcomes["a"] == "unknown"
         # Only a preview that was shown and not noted yet can stay: nobody knows its id.

@@ -220,6 +220,27 @@ async def test_a_decision_can_be_waited_for(tmp_path: Path) -> None:
         assert error["code"] == "APPROVAL_NOT_FOUND"
 
 
+async def test_a_program_may_ask_the_owner_before_it_runs_something(home: Served, client: Wire) -> None:
+    wish = {"command": "rm -r build", "commandArgv": ["rm", "-r", "build"], "cwd": "/tmp", "timeoutMs": 60_000}
+    alone = await client.call("exec.approval.request", wish)
+    assert alone["decision"] == "deny", "nobody else is there"
+    async with home.client(scopes=ADMIN) as owner:
+        asked = await client.send("exec.approval.request", {**wish, "id": "mine", "twoPhase": True})
+        accepted = (await client.response(asked))["payload"]
+        assert (accepted["status"], accepted["id"]) == ("accepted", "mine")
+        question = await owner.event("exec.approval.requested")
+        assert (question["id"], question["request"]["command"]) == ("mine", "rm -r build")
+        assert [each["id"] for each in await owner.call("exec.approval.list", {})] == ["mine"]
+        assert not (await owner.ask("exec.approval.resolve", {"id": "mine", "decision": "allow-always"}))["ok"]
+        await owner.call("exec.approval.resolve", {"id": "mine", "decision": "allow-once"})
+        assert (await client.response(asked))["payload"]["decision"] == "allow-once"
+        assert not (await client.ask("exec.approval.request", {**wish, "id": "mine"}))["ok"], "an id is asked once"
+        for empty in ({}, {"command": " "}, {"systemRunPlan": {}}):
+            assert not (await client.ask("exec.approval.request", empty))["ok"]
+        late = await client.call("exec.approval.request", {**wish, "timeoutMs": 1})
+        assert late["decision"] == "deny"
+
+
 async def test_what_was_used_is_counted_by_everything(home: Served, client: Wire) -> None:
     home.house.model.lines = [Line(calls=(("session_status", {}),)), Line("done")]
     await said(client, "how are you", "r1")

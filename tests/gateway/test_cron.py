@@ -75,6 +75,17 @@ async def test_a_wake_is_heard_at_once_and_an_event_with_the_next_turn(home: Ser
         assert "the build is done" in context
 
 
+async def test_an_event_may_wake_at_once_and_is_told_once_by_its_key(home: Served) -> None:
+    async with home.client(scopes=ADMIN) as client:
+        event = {"text": "the door is open", "wake": True, "idempotencyKey": "door", "mode": "node", "host": "cellar"}
+        for text in ("the door is open", "the door is still open"):
+            assert await client.call("system-event", {**event, "text": text}) == {"ok": True}
+        await until(lambda: bool(home.house.model.requests), 60)
+        context = home.house.model.requests[0].messages[-1].context
+        assert "the door is open" in context
+        assert "still" not in context
+
+
 async def test_heartbeats_can_be_switched_and_looked_at(home: Served) -> None:
     async with home.client(scopes=ADMIN) as client:
         assert await client.call("last-heartbeat") is None

@@ -508,7 +508,7 @@ async def test_bytes_that_are_no_request_end_their_connection_only(home: Served,
     reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
     writer.write(data)
     writer.write_eof()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await reader.read()
     writer.close()
     async with home.client():

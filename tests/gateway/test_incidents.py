@@ -35,7 +35,7 @@ async def exchange(home: Served, head: str, body: bytes = b"") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
     writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.readuntil(b"\r\n\r\n")
     finally:
         writer.close()

@@ -206,6 +206,10 @@ async def test_devices_are_approved_from_a_client(home: Served, client: Wire) ->
         )
         assert rotated["scopes"] == ["operator.read"]
         assert (await other.closed())[0] == 1008
+    for said in ({"label": "Phone"}, {"displayName": "Telephone"}):  # as the original's clients say it, and our page
+        named = await client.call("device.pair.rename", {"deviceId": key.id, **said})
+        assert named["device"]["displayName"] in said.values()
+    assert not (await client.ask("device.pair.rename", {"deviceId": key.id}))["ok"]
     assert (await client.call("device.pair.remove", {"deviceId": key.id}))["removed"] is True
     assert "no device" in (await client.ask("device.pair.remove", {"deviceId": key.id}))["error"]["message"]
 

@@ -15,11 +15,12 @@ from tests.scenarios.home import House, Line, until
 from websockets.asyncio.client import unix_connect
 
 from homarus.core.messages import Assistant, Text, Thinking, ToolCall, ToolResult, User
-from homarus.gateway.methods.page import _attached
+from homarus.gateway.methods.page import _attached, _parts
 from homarus.gateway.page_feed import lines_of
 from homarus.gateway.protocol import Refused
 from homarus.gateway.server import SOCKET
 from homarus.sessions.entry import new_entry, new_message
+from homarus.skills.install import install
 
 MAIN = "agent:main:main"
 CONFIG = {
@@ -65,6 +66,18 @@ async def test_every_line_is_told_once_with_its_id_and_counted(home: Served) -> 
         assert rest["continued"] and [line["id"] for line in rest["lines"]] == [line["id"] for line in lines[2:]]
         lost = await client.call("page.open", {"session": MAIN, "after": "nothing"})
         assert not lost["continued"] and len(lost["lines"]) == 4
+
+
+async def test_a_message_that_is_told_has_the_id_that_the_history_gives_it(home: Served) -> None:
+    async with home.client(scopes=ADMIN) as client:
+        await client.call("sessions.messages.subscribe", {"key": MAIN})
+        await client.call("page.open", {"session": MAIN})
+        await client.call("page.send", {"session": MAIN, "message": "go", "id": "r1"})
+        await client.event("page.event", kind="end")
+        frames = [each["payload"] for each in client.events if each["event"] == "session.message"]
+        held = (await client.call("chat.history", {"sessionKey": MAIN}))["messages"]
+        assert [each["messageId"] for each in frames] == [each["__openclaw"]["id"] for each in held]
+        assert [each["message"]["__openclaw"]["id"] for each in frames] == [each["messageId"] for each in frames]
 
 
 async def test_whoever_comes_later_hears_the_line_that_is_being_said(home: Served) -> None:
@@ -130,14 +143,75 @@ async def test_context_costs_and_archive(home: Served) -> None:
         await client.call("page.send", {"session": MAIN, "message": "go", "id": "r1"})
         await client.event("page.event", kind="end")
         found = await client.call("page.context", {"session": MAIN})
-        assert found["report"]["systemPrompt"]["tokens"] > 0 and {"user", "assistant"} <= set(found["messages"])
+        assert {"instructions", "tools", "user", "assistant"} <= {part["name"] for part in found["parts"]}
+        assert sum(part["tokens"] for part in found["parts"]) == found["used"]  # the parts are all that there is
         costs = await client.call("page.costs", {"days": 7})
+        assert [row["calls"] for row in costs["days"]] == [0] * 6 + [2]
         assert costs["total"]["calls"] == 2 and [row["name"] for row in costs["causes"]] == ["answer"]
         await client.call("page.archive", {"session": MAIN, "archived": True})
         assert [row["key"] for row in (await client.call("sessions.list", {"archived": True}))["sessions"]] == [MAIN]
         await client.call("page.archive", {"session": MAIN, "archived": False})
         assert home.house.row().get("archived") is None
         assert (await client.call("page.audit", {"limit": 50}))["rows"]
+
+
+async def test_what_a_compaction_replaced_is_read_step_by_step(home: Served) -> None:
+    store = home.gateway.client.home.store("main")
+    with store.open_writer(store.key("agent:main:explicit:old")) as writer:
+        for number in range(40):
+            kept = writer.append_message(User((Text(f"question {number}"),)))
+            call = ToolCall(f"c{number}", "read", {"path": "a"})
+            writer.append_message(Assistant((Text(f"answer {number}"), call)))
+            writer.append_message(ToolResult(f"c{number}", "read", (Text("x"),)))
+            if number in {10, 30}:
+                writer.compact(f"summary {number}", kept.id, 100)
+    where = {"session": "agent:main:explicit:old"}
+    async with home.client(scopes=ADMIN) as client:
+        opened = await client.call("page.open", where)
+        lines, more, steps = opened["lines"], opened["more"], 0
+        assert more and lines[0]["text"] == "question 30"
+        while more:
+            found = await client.call("page.earlier", {**where, "before": lines[0]["id"], "limit": 25})
+            assert found["lines"][0]["role"] != "tool"  # a result comes with its call
+            lines, more, steps = [*found["lines"], *lines], found["more"], steps + 1
+        assert 3 <= steps <= 6
+        assert [x["text"] for x in lines if x["role"] == "user"] == [f"question {number}" for number in range(40)]
+        assert [x["text"] for x in lines if x["role"] == "summary"] == ["summary 10", "summary 30"]
+        assert len({line["id"] for line in lines}) == len(lines) == 122
+        none = await client.call("page.earlier", {**where, "before": "nothing"})
+        assert none == {"lines": [], "more": False}
+
+
+@given(
+    sizes=st.lists(st.integers(0, 5_000), min_size=1, max_size=30),
+    used=st.integers(0, 100_000),
+    kept=st.integers(0, 200_000),
+)
+def test_the_parts_of_a_window_add_up(sizes: list[int], used: int, kept: int) -> None:
+    rows = _parts([(f"part {at % 7}", size) for at, size in enumerate(sizes)], used, kept)
+    if sum(sizes):
+        assert sum(row["tokens"] for row in rows) == used
+    assert all(0 <= row["cached"] <= row["tokens"] for row in rows)
+
+
+async def test_a_skill_is_read_and_approved_as_it_was_read(home: Served, tmp_path: Path) -> None:
+    paths, source = home.gateway.client.home.config.paths, tmp_path / "tidy"
+    source.mkdir()
+    (source / "SKILL.md").write_text("---\nname: tidy\ndescription: Tidy up.\n---\nUse `jq`.\n")
+    install(str(source), paths.own_dir, paths.skills_dir)
+    async with home.client(scopes=ADMIN) as client:
+        found = await client.call("page.skill", {"name": "tidy"})
+        assert "Use `jq`." in found["text"] and found["findings"] == []
+        (paths.skills_dir / "tidy/SKILL.md").write_text("---\nname: tidy\ndescription: x\n---\nOther words.\n")
+        wish = {"name": "tidy", "sha256": found["sha256"]}
+        assert "changed meanwhile" in (await client.ask("page.skill.approve", wish))["error"]["message"]
+        assert "tidy" in home.gateway.client.home.quarantined.now()
+        wish["sha256"] = (await client.call("page.skill", {"name": "tidy"}))["sha256"]
+        await client.call("page.skill.approve", wish)
+        rows = (await client.call("skills.status"))["skills"]
+        assert [row["quarantined"] for row in rows if row["name"] == "tidy"] == [False]
+        for name in ("none", "../x", ""):
+            assert not (await client.ask("page.skill", {"name": name}))["ok"]
 
 
 async def test_only_the_machine_itself_makes_a_link(home: Served) -> None:

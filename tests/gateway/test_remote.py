@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,20 +199,51 @@ async def test_commands_use_the_gateway_that_owns_the_home(tmp_path: Path) -> No
         assert isinstance(agent.client, LocalClient)
 
 
+async def sessions(home: Served, *words: str) -> Any:
+    """What somebody types meanwhile in another process."""
+    env = {**os.environ, **home.house.env, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "homarus", "sessions", *words, "--json"]
+    process = await asyncio.create_subprocess_exec(*line, env=env, stdout=-1, stderr=-1)
+    out, err = await process.communicate()
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+async def test_conversations_are_read_and_copied_beside_a_gateway_at_work(home: Served, tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text(
+        '{"type":"session","version":3,"id":"old","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
+        '{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z",'
+        '"message":{"role":"user","content":"about the plumber","timestamp":1767225601000}}\n'
+    )
+    async with await Agent.connect(**by_port(home)) as agent:
+        await agent.ask("where is the lamp")
+        gate = home.house.model.hold()
+        asked = asyncio.ensure_future(agent.ask("and the candle"))
+        await home.house.model.entered.wait()  # in the middle of a turn, with the session open
+        assert "agent:main:main" in {row["key"] for row in (await sessions(home, "list"))["sessions"]}
+        assert "and the candle" in json.dumps(await sessions(home, "show", "main"))
+        assert {hit["session"] for hit in await sessions(home, "search", "lamp")} == {"agent:main:main"}
+        copy = (await sessions(home, "fork", "main", "second"))["key"]
+        (brought,) = await sessions(home, "import", str(tmp_path / "old.jsonl"))
+        gate.set()
+        assert (await asked).ok
+        # What the turn writes at its end takes nothing of that away, and the gateway goes on with the copies.
+        async with home.client() as client:
+            await until(lambda: not home.gateway.runtime.lanes.busy, 60)
+            rows = {row["key"]: row for row in (await client.call("sessions.list", {}))["sessions"]}
+        assert {"agent:main:main", copy, brought["key"]} <= set(rows)
+        key = agent.client.resolve("", copy)
+        assert [event async for event in agent.client.run(key, "go on", RunOptions())]
+        assert "where is the lamp" in "".join(each.text for each in home.house.model.requests[-1].messages)
+        assert (await sessions(home, "list"))["count"] == 3
+
+
 async def test_sessions_that_a_gateway_has_open_are_changed_through_it(home: Served, tmp_path: Path) -> None:
+    typed = partial(sessions, home)
     async with await Agent.connect(**by_port(home)) as agent:
         await agent.ask("hello")
         other = agent.client.resolve("", "garden")
         assert [event async for event in agent.client.run(other, "hello", RunOptions())]
-
-        async def typed(*words: str) -> Any:
-            env = {**os.environ, **home.house.env, "PYTHONPATH": os.pathsep.join(sys.path)}
-            line = [sys.executable, "-m", "homarus", "sessions", *words, "--json"]
-            process = await asyncio.create_subprocess_exec(*line, env=env, stdout=-1, stderr=-1)
-            out, err = await process.communicate()
-            assert process.returncode == 0, err
-            return json.loads(out)
-
         async with home.client(scopes=("operator.read",)) as page:
             await page.call("sessions.subscribe", {})
             assert (await typed("rename", "garden", "roses"))["label"] == "roses"

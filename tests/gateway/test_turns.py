@@ -46,6 +46,17 @@ async def test_an_agent_answers_one_request_twice(home: Served) -> None:
         assert len(home.house.model.requests) == 1
 
 
+async def test_what_a_client_adds_to_the_prompt_is_told_for_that_turn(home: Served) -> None:
+    async with home.client() as client:
+        for ident, more in (("r1", {"extraSystemPrompt": "Answer in verse."}), ("r2", {})):
+            asked = await client.send("agent", {"message": "hello", "idempotencyKey": ident, **more})
+            for _ in range(2):
+                await client.response(asked)
+    first, second = (str(request) for request in home.house.model.requests)
+    assert "Answer in verse." in first
+    assert "Answer in verse." not in second.rpartition("hello")[2]
+
+
 async def test_a_page_is_answered_once_and_told_the_rest(home: Served) -> None:
     async with home.client() as client:
         assert (await client.call("chat.send", sending("hello", "r1")))["status"] == "started"

@@ -129,7 +129,7 @@ async def test_being_cancelled_is_not_contained():
     emitting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await emitting
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_changes_reach_the_objects_that_the_emitter_holds():

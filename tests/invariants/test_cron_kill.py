@@ -30,7 +30,7 @@ def verify(home: Path) -> dict[str, int]:
     jobs = json.loads((folder / "jobs.json").read_text())["jobs"]
     assert len(jobs) == 3
     now = epoch_ms(datetime.fromisoformat((home / "clock").read_text()))
-    ends: Counter[str] = Counter()
+    runs: set[str] = set()  # of the jobs that have a session for each run, by its key
     interrupted = 0
     for job in jobs:
         rows = [json.loads(line) for line in (folder / "runs" / f"{job['id']}.jsonl").read_text().splitlines()]
@@ -54,10 +54,12 @@ def verify(home: Path) -> dict[str, int]:
             assert set(told.values()) <= {1}, "a reminder was told twice"
             assert set(told) == set(ended), "a reminder was lost"
         else:
-            ends.update({f"{job['id']}:{run}": 1 for run in ended})
+            runs |= {row["sessionKey"] for row in rows if row["action"] == "finished"}
     marks = Counter((home / "ledger").read_text().split())
     assert set(marks.values()) <= {1}, "a job did its work twice"
-    return {"runs": sum(ends.values()), "marks": sum(marks.values()), "interrupted": interrupted}
+    # The reminders are heard in the main session, which marks once for all of them.
+    assert set(marks) <= runs | {"agent:main:main"}, "a mark of no run"
+    return {"runs": len(runs), "marks": len(runs & set(marks)), "interrupted": interrupted}
 
 
 def _told(home: Path, job_id: str) -> Counter[str]:
@@ -87,7 +89,7 @@ def massacre(folder: Path, kills: int) -> dict[str, int]:
 def test_ten_kills(tmp_path: Path) -> None:
     counted = massacre(tmp_path, 10)
     assert counted["runs"] >= 20
-    assert counted["marks"] <= counted["runs"]
+    assert counted["marks"] > 0
 
 
 @pytest.mark.deep

@@ -99,6 +99,14 @@ class Home:
         more = [] if params is None else ["--params", json.dumps(params)]
         return json.loads(self.client("gateway", "call", method, "--json", *more))
 
+    def refusal(self, method: str, params: Any) -> str:
+        """Return why the gateway does not do something."""
+        line = ["gateway", "call", method, "--json", "--params", json.dumps(params)]
+        whole = ["node", f"{MODULES}/openclaw/openclaw.mjs", *line]
+        done = subprocess.run(whole, env=self.env, capture_output=True, text=True, timeout=180)
+        assert done.returncode, f"{method}: {done.stdout[-400:]}"
+        return (done.stderr + done.stdout)[-800:]
+
 
 def wait_for(condition: Any, seconds: float = 90) -> None:
     limit = time.monotonic() + seconds
@@ -350,6 +358,8 @@ def test_gateway_call_reaches_every_method(home: Home) -> None:
         "sessions.branches.list": main,
         "chat.inject": {**main, "message": "a note", "label": "live"},
         "exec.approval.list": {},
+        "exec.approval.request": {"command": "true", "commandArgv": ["true"], "cwd": None, "timeoutMs": 1000},
+        "openclaw.approval.list": {},
         "exec.approvals.get": {},
         "exec.approvals.set": {"file": {"version": 1, "defaults": {}, "agents": {}}, "baseHash": rules["hash"]},
         "plugin.approval.list": {},
@@ -359,6 +369,12 @@ def test_gateway_call_reaches_every_method(home: Home) -> None:
         "audit.list": {"limit": 5},
         "update.status": {},
         "system.info": {},
+        "system-event": {"text": "a live client", "mode": "cli", "reason": "test", "wake": False},
+        "skills.upload.begin": {"kind": "skill-archive", "slug": "live", "sizeBytes": 10},
+        "sessions.subscribe": {},
+        "sessions.messages.subscribe": {"key": "agent:main:main"},
+        "sessions.messages.unsubscribe": {"key": "agent:main:main"},
+        "themes.list": {},
     }
     failed = {}
     for method, params in calls.items():
@@ -367,20 +383,68 @@ def test_gateway_call_reaches_every_method(home: Home) -> None:
         except AssertionError as problem:
             failed[method] = str(problem)[:300]
     assert failed == {}
-    # The rest needs a question, a file, a node or a second connection, and has its tests elsewhere.
-    rest = {
-        name for name in table() if not name.startswith(("home.", "node.", "device.", "skills.upload", "channels."))
-    }
-    apart = {
-        "config.apply",
-        "config.set",
-        "agent",
-        "exec.approval.get",
-        "exec.approval.resolve",
-        "tasks.get",
-        "connect",
-    }
-    apart |= {"exec.approval.waitDecision", "exec.approvals.node.get", "exec.approvals.node.set", "skills.install"}
-    apart |= {"skills.bins", "sessions.subscribe", "sessions.messages.subscribe", "sessions.messages.unsubscribe"}
-    apart |= {"gateway.restart.request", "system-event", "openclaw.approval.list", "themes.list", "cron.add"}
-    assert sorted(rest - set(calls) - apart) == []
+    assert sorted(set(table()) - set(calls) - set(GHOSTS) - APART) == []
+
+
+# Asked for something that is not there: the parameters are understood, and the answer says what is missing.
+GHOST, NOBODY = {"requestId": "ghost"}, {"channel": "telegram", "to": "@nobody", "idempotencyKey": "live-nobody"}
+RULES: dict[str, Any] = {"version": 1, "defaults": {}, "agents": {}}
+GHOSTS: dict[str, Any] = {
+    "device.pair.approve": GHOST,
+    "device.pair.reject": GHOST,
+    "device.pair.remove": {"deviceId": "ghost"},
+    "device.pair.rename": {"deviceId": "ghost", "label": "Phone"},
+    "device.token.rotate": {"deviceId": "ghost", "role": "operator", "scopes": ["operator.read"]},
+    "device.token.revoke": {"deviceId": "ghost", "role": "operator"},
+    "node.describe": {"nodeId": "ghost"},
+    "node.pair.approve": GHOST,
+    "node.pair.reject": GHOST,
+    "node.pair.remove": {"nodeId": "ghost"},
+    "node.rename": {"nodeId": "ghost", "displayName": "Desk"},
+    "node.invoke": {"nodeId": "ghost", **ORDER},
+    "exec.approvals.node.get": {"nodeId": "ghost"},
+    "exec.approvals.node.set": {"nodeId": "ghost", "file": RULES},
+    "exec.approval.get": {"id": "ghost"},
+    "exec.approval.resolve": {"id": "ghost", "decision": "deny"},
+    "exec.approval.waitDecision": {"id": "ghost"},
+    "tasks.get": {"taskId": "ghost"},
+    "channels.start": {"channel": "telegram", "accountId": "default"},
+    "channels.stop": {"channel": "telegram"},
+    "channels.logout": {"channel": "telegram"},
+    "web.login.start": {"channel": "whatsapp", "force": False, "timeoutMs": 1000, "verbose": False},
+    "web.login.wait": {"channel": "whatsapp", "timeoutMs": 1000},
+    "send": {**NOBODY, "message": "hello", "silent": True},
+    "poll": {**NOBODY, "question": "tea?", "options": ["yes", "no"], "maxSelections": 1},
+    "message.action": {
+        "channel": "telegram",
+        "action": "send",
+        "params": {"to": "@nobody", "message": "hello"},
+        "idempotencyKey": "live-action",
+        "senderIsOwner": True,
+        "requesterAccountId": "default",
+    },
+    "skills.upload.chunk": {"uploadId": "ghost", "offset": 0, "dataBase64": "aGVsbG8="},
+    "skills.upload.commit": {"uploadId": "ghost"},
+    "skills.install": {"source": "upload", "uploadId": "ghost", "slug": "live"},
+    "config.set": {"raw": "{}", "baseHash": "stale"},
+    "config.apply": {"raw": "{}", "baseHash": "stale", "note": "live"},
+    # What nodes say is not for operators.
+    "node.invoke.result": {"id": "ghost", "nodeId": "ghost", "ok": True},
+    "node.event": {"event": "node.presence.alive"},
+    "node.skills.update": {"skills": []},
+    "node.pluginTools.update": {"tools": []},
+    "node.runnerInventory.update": {"capacity": {"total": 1, "available": 1}},
+    "skills.bins": {},
+}
+# What ends the gateway, what is called before the others or gives two answers, and our own programs' methods.
+APART = {"gateway.restart.request", "cron.add", "agent", "directory.list"}
+APART |= {name for name in table() if name.startswith(("home.", "page."))}
+
+
+def test_what_is_not_there_is_told_and_its_parameters_are_understood(home: Home) -> None:
+    misread = {}
+    for method, params in GHOSTS.items():
+        words = home.refusal(method, params)
+        if any(sign in words for sign in ("params", "unexpected property", "unknown method", "internal error")):
+            misread[method] = words
+    assert misread == {}

@@ -7,20 +7,21 @@ import shutil
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from bench.memory.year import VALUES, Preference, year
+from bench.memory.year import CHANGED, STATED, Preference, values, year
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.clock import ManualClock
 from homarus.core.errors import ToolError
 from homarus.memory import Memory, toolset
+from homarus.memory.bank.categories import categories_of
 from homarus.memory.bank.facts import Fact
 from homarus.memory.bank.journal import runs, undo
 from homarus.memory.bank.promote import mark, promote, proposals
 from homarus.memory.bank.reflect import reflect
 from homarus.memory.evaluate import Notebook, write
 from homarus.memory.results import parse_citation
-from homarus.memory.terms import plain, stem
+from homarus.memory.terms import plain, stem, words
 
 DECEMBER = date(2025, 12, 31)
 
@@ -31,21 +32,26 @@ def bank(root) -> dict[str, bytes]:
 
 def preferred(preference: Preference, facts: list[Fact]) -> set[str]:
     """Return the values of a domain that these facts give somebody."""
-    values = {
-        stem(plain(v)) for row in VALUES.values() for name, vs in row.items() if name == preference.domain for v in vs
-    }
+    of_domain = {stem(plain(value)) for value in values(preference.domain)}
     about = [fact for fact in facts if plain(preference.name) in fact.entities]
-    return {value for fact in about for claim in fact.claims if not claim.against for value in claim.value & values}
+    return {value for fact in about for claim in fact.claims if not claim.against for value in claim.value & of_domain}
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
+@pytest.fixture(scope="module", params=[False, True], ids=["wordings", "wordings-kept-back"])
+def home(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("year")
-    files, truth = year()
+    files, truth = year(held=request.param)
     write(Notebook("year", files, []), root)
     with Memory.open(root, provider="none") as memory:
         reflect(memory)
         yield root, memory, truth
+
+
+def test_a_year_has_many_wordings_and_things_that_only_look_like_a_preference():
+    files, _ = year()
+    assert sum(len(lines) - 2 for lines in files.values()) == 3_000
+    assert all(len(set(ways)) == 16 for table in (STATED, CHANGED) for ways in table.values())
+    assert any("spilled tea" in line or "spilled coffee" in line for lines in files.values() for line in lines)
 
 
 def test_what_is_preferred_now_and_on_any_day(home):
@@ -63,30 +69,55 @@ def test_what_is_preferred_now_and_on_any_day(home):
     assert sum(then) / len(then) >= 0.95
 
 
-def test_no_superseded_opinion_is_shown_as_held_and_every_citation_supports_its_line(home):
-    root, memory, _ = home
+def test_no_retired_opinion_is_shown_as_held(home, request):
+    root, memory, truth = home
     held, _, _ = (root / "bank" / "opinions.md").read_text().partition("## Superseded")
     gone = [fact for fact in memory.knowledge().facts if fact.replaced_by and fact.kind == "opinion"]
-    assert len(gone) >= 40
+    assert len(gone) >= 80
     for fact in gone:
         assert f"@{fact.entities[0]}: {fact.text} [" not in held
+    wrong = [
+        one for one in truth if any(shows(line, one) for line in held.splitlines())
+    ]  # by what is true, not by what we found
+    assert len(wrong) <= (2 if "kept-back" in request.node.name else 0), wrong
+
+
+def shows(line: str, one: Preference) -> bool:
+    """Say whether a line gives somebody a value that was given up."""
+    said = {stem(word) for word in words(line.partition(":")[2])} if f"@{plain(one.name)}:" in line else set()
+    old, new = {stem(plain(value)) for _, value in one.history[:-1]}, stem(plain(one.history[-1][1]))
+    return bool(old & said) and new not in said
+
+
+def test_every_line_cites_a_line_that_says_so(home):
+    root, _, _ = home
     checked = 0
     for path, data in bank(root).items():
         for line in data.decode().splitlines():
-            for citation in re.findall(r"\(([^()]*#L[^()]*)\)", line):
-                for place in citation.split(", "):
-                    note, number, _ = parse_citation(place)
-                    said = (root / note).read_text().splitlines()[(number or 0) - 1]
-                    text = re.sub(r"^- (?:\[ \] `\w+` \w+: |O\([^)]*\) @\S+: )?", "", line)
-                    text = re.split(r" \(inferred\)| \(c=| \[\+| \(memory/", text)[0]
-                    same = (
-                        text in said
-                        or path == "bank/opinions.md"
-                        or set(plain(text).split()) & set(plain(said).split())
-                    )
-                    assert same, (line, said)
-                    checked += 1
+            cited = re.findall(r"\(([^()]*#L[^()]*)\)", line)
+            text = re.sub(r"^- (?:\[ \] `\w+` \w+: |O\([^)]*\) @\S+: )?", "", line)
+            text = re.split(r" \(inferred\)| \(c=| \[\+| \(memory/", text)[0]
+            places = [place for citation in cited for place in citation.split(", ")]
+            said = [lines_of(root, place) for place in places]
+            assert places or not line.startswith("- ") or re.search(r"older|together|may be", line), (path, line)
+            if "[+" not in line:
+                assert all(text in one for one in said), (line, said)
+            else:  # an opinion: somebody said it so, and whatever else is cited speaks of the same person and kind of thing
+                who = line.split("@")[1].partition(":")[0]
+                assert all(who in plain(one) for one in said), (line, said)
+                about = kinds(text)
+                assert all(about & kinds(one) for one in said), (line, said)
+            checked += len(places)
     assert checked > 500
+
+
+def lines_of(root, citation: str) -> str:
+    note, number, _ = parse_citation(citation)
+    return (root / note).read_text().splitlines()[(number or 0) - 1]
+
+
+def kinds(text: str) -> set[str]:
+    return {kind for word in words(text) for kind in categories_of(word)}
 
 
 def test_a_bank_that_was_deleted_comes_back_byte_for_byte(home):

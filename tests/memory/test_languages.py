@@ -137,3 +137,23 @@ def test_other_forms_of_a_word_are_found(notes, line, asked):
     notes.write("memory/a.md", f"- {line}\n")
     notes.write("memory/b.md", "- Something else entirely, about boats.\n")
     assert [hit.path for hit in notes.open().search(asked)][:1] == ["memory/a.md"]
+
+
+@pytest.mark.parametrize(
+    ("question", "line", "word"),
+    [
+        ("Wann öffnet die Bibliothek?", "Die Universitätsbibliothek hat ab neun Uhr Einlass.", "bibliothek"),
+        ("Wer kennt unseren Nachbarn?", "Die Nachbarin verreist im Mai.", "nachbarn"),
+        ("Mehmet hangi kitaplarını kaybetti?", "Kitabı yok, ama kitapları rafta duruyor.", "kitaplarını"),
+    ],
+)
+def test_endings_and_compounds_of_other_languages_count_for_the_word(notes, question, line, word):
+    notes.write("memory/a.md", f"- {line}\n- Sonst nichts.\n")
+    memory = notes.open()
+    assert (plain(word), True) in {(term, here) for term, _, here in memory.explain(question, "memory/a.md#L1").terms}
+
+
+def test_a_question_in_english_looks_for_no_compounds(notes):
+    notes.write("memory/a.md", "- Overcoats are expensive.\n- The coats hang in the hall.\n")
+    found = notes.open().explain("Where do the coats hang?", "memory/a.md#L1")
+    assert ("coats", 1, False) in found.terms

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 
 import pytest
 
+from homarus.core.text import estimate_tokens
 from homarus.memory.bank.grammar import Bullet
 from homarus.memory.bank.pages import change
 from homarus.memory.bank.reflect import reflect
@@ -82,8 +84,11 @@ def test_pages_stay_small(notes):
         lines = "".join(f"- W @Ada: Fact number {number} {line} about the harbour.\n" for line in range(10))
         notes.write(f"memory/20{10 + number % 20}-0{1 + number % 9}-01.md", f"## Retain\n{lines}")
     reflect(notes.open())
-    assert len(page(notes, "ada.md").splitlines()) < 75
+    assert estimate_tokens(page(notes, "ada.md")) <= 1_200
     assert "older facts" in page(notes, "ada.md")
+    shown = page(notes, "ada.md").partition("## Timeline")[2]
+    folded = re.search(r"and (\d+) older facts", shown)
+    assert folded and shown.count("\n- Fact number") + int(folded[1]) == 300, "each is shown or counted"
 
 
 def test_a_dry_run_writes_nothing(notes):

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,18 @@ import pytest
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
+from homarus.admin.doctor.finding import Home
+from homarus.admin.doctor.home import check_plugins
 from homarus.cli.main import run
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
+from homarus.core.errors import ConfigError
 from homarus.core.messages import ToolResult
+from homarus.models.catalog import Catalog
 from homarus.models.registry import Registry
-from homarus.plugins.host import HealthBook, Plugins
+from homarus.net.client import HttpClient
+from homarus.plugins.health import HealthBook, noting
+from homarus.plugins.host import Plugins
 from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins, read_plugin
 from homarus.runtime.switchboard import Switchboard
 from homarus.sandbox.process import available
@@ -61,6 +69,7 @@ def health(home: House) -> dict[str, Any]:
     return HealthBook(resolve_paths(home.env).own_dir).read()
 
 
+FLOODED = "its process ended|it floods the pipe|more than 16 MB|MemoryError"
 CALL = Line(calls=(("act", {"x": "1"}),))
 
 
@@ -93,7 +102,20 @@ async def test_a_plugin_that_is_switched_on_adds_its_tools(tmp_path: Path, insid
             "os.system('sleep 3600 &'); subprocess.Popen(['sleep', '3600']); time.sleep(3600)",
             "did not answer within 3 s",
         ),
-        ("x = []\n    while True: x.append('x' * 10**7)", "MemoryError|its process ended|did not answer"),
+        ("x = []\n    while True: x.append('x' * 10**7)", "MemoryError|its process ended"),
+        # It floods: with words on the pipe that answers come by, with one endless line, with an answer of 20 MB.
+        (
+            "for n in range(3, 10):\n        try:\n            while True: os.write(n, b'x\\n' * 10**5)\n        except OSError: pass",
+            FLOODED,
+        ),
+        (
+            "for n in range(3, 10):\n        try:\n            while True: os.write(n, b'x' * 10**6)\n        except OSError: pass",
+            FLOODED,
+        ),
+        ("return 'x' * 20_000_000", FLOODED),
+        # It forks without end, and leaks what it opens.
+        ("while True: os.fork()", "BlockingIOError|temporarily unavailable|its process ended"),
+        ("kept = [open(__file__) for _ in range(10**7)]", "Too many open files|MemoryError|its process ended"),
         ("open('/etc/x-plugin', 'w')", "Read-only file system|Permission denied"),
         ("import socket; socket.create_connection(('127.0.0.1', 9), 2)", "OSError|unreachable|refused"),
     ],
@@ -104,7 +126,8 @@ async def test_what_misbehaves_apart_fails_its_own_call_and_is_named(tmp_path: P
     config = load_config(resolve_paths(home.env), home.env)
     from tests.tools.context import context
 
-    plugins = Plugins(config, Registry.__new__(Registry), seconds=3)
+    hangs = "did not answer" in told  # a start takes its time where much else goes on
+    plugins = Plugins(config, Registry.__new__(Registry), seconds=3 if hangs else 60)
     try:
         (tool,) = await plugins.tools()
         given: ToolContext = context(tmp_path)
@@ -117,6 +140,131 @@ async def test_what_misbehaves_apart_fails_its_own_call_and_is_named(tmp_path: P
         await plugins.aclose()
     assert health(home)["p"].failures == 2
     await until(lambda: not [pid for pid in sleepers() if pid])
+
+
+def opened(home: House, **more: Any) -> Plugins:
+    config = load_config(resolve_paths(home.env), home.env)
+    return Plugins(config, Registry(Catalog(), http=HttpClient(), clock=home.clock), **more)
+
+
+# A plugin that waits for a file: it hangs for as long as the test wants, and not a second longer.
+WAITS = """
+import time
+from pathlib import Path
+
+def wait(_=None):
+    while not Path({flag!r}).exists():
+        time.sleep(0.01)
+    return "done"
+
+async def block(_):
+    wait()
+    return "done"
+"""
+
+
+async def test_a_plugin_that_blocks_the_loop_is_named_and_runs_apart_after_the_next_start(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    home = house(tmp_path, inProcess=True)
+    locked(
+        home, plugin(home.state, "p", code=WAITS.format(flag=str(flag)) + "\ndef register(api): api.tool('act', block)")
+    )
+    plugins = opened(home, stall=0.05)
+
+    def free() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not health(home):
+            time.sleep(0.01)
+        flag.touch()
+
+    threading.Thread(target=free).start()
+    from tests.tools.context import context
+
+    try:
+        (tool,) = await plugins.tools()
+        assert "done" in "".join(part.text for part in (await tool.run(context(tmp_path), {})).parts)
+    finally:
+        await plugins.aclose()
+    assert health(home)["p"].blocked
+    assert "it blocks the whole program (plugin.py, line " in health(home)["p"].last
+    config = load_config(resolve_paths(home.env), home.env)
+    assert "failed 1 times" in str(check_plugins(Home(config, home.env, home.clock)))
+    if available(Backend.BWRAP):
+        again = opened(home)
+        assert len(again._apart) == 1
+        await again.aclose()
+
+
+async def test_one_that_blocked_and_cannot_run_apart_does_not_run(tmp_path: Path) -> None:
+    home = house(tmp_path, inProcess=True)
+    locked(home, plugin(home.state, "p", code="raise SystemExit", tools=[], providers=["echo"]))
+    HealthBook(resolve_paths(home.env).own_dir).note("p", "it blocks", blocked=True)
+    await opened(home).aclose()
+    assert "has blocked the whole program and does not run" in health(home)["p"].last
+    assert health(home)["p"].blocked
+
+
+async def test_a_plugin_that_hangs_while_it_registers_does_not_keep_a_home_from_opening(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    home = house(tmp_path, inProcess=True)
+    locked(home, plugin(home.state, "p", code=WAITS.format(flag=str(flag)) + "\ndef register(api): wait()"))
+    try:
+        assert await opened(home, seconds=0.05).tools() == ()
+    finally:
+        flag.touch()
+    assert "no answer within" in health(home)["p"].last
+
+
+async def test_calls_that_never_come_back_are_counted_and_end(tmp_path: Path) -> None:
+    from tests.tools.context import context
+
+    flag = tmp_path / "flag"
+    home = house(tmp_path, inProcess=True)
+    locked(
+        home, plugin(home.state, "p", code=WAITS.format(flag=str(flag)) + "\ndef register(api): api.tool('act', wait)")
+    )
+    plugins = opened(home, seconds=0.05)
+    try:
+        (tool,) = await plugins.tools()
+        told = [str(await tool.run(context(tmp_path), {})) for _ in range(10)]
+    finally:
+        flag.touch()
+        await plugins.aclose()
+    assert "took too long" in told[7]
+    assert "8 calls of the plugin p never came back" in told[8]
+    assert health(home)["p"].failures == 8
+
+
+async def test_what_a_part_of_a_plugin_raises_is_noted_under_its_name() -> None:
+    class Part:
+        def find(self) -> None:
+            raise ValueError("found")
+
+        async def run(self) -> None:
+            raise ValueError("ran")
+
+        async def stream(self) -> Any:
+            yield 1
+            raise ValueError("streamed")
+
+        async def away(self) -> None:
+            raise ConfigError("the platform is away")
+
+        def fine(self) -> int:
+            return 3
+
+    noted: list[str] = []
+    part = noting(Part(), ("find", "run", "stream", "away", "fine", "nothing"), noted.append)
+    with pytest.raises(ValueError, match="found"):
+        part.find()
+    with pytest.raises(ValueError, match="ran"):
+        await part.run()
+    with pytest.raises(ValueError, match="streamed"):
+        assert [each async for each in part.stream()] == [1]
+    with pytest.raises(ConfigError):
+        await part.away()
+    assert part.fine() == 3
+    assert noted == ["ValueError: found", "ValueError: ran", "ValueError: streamed"]
 
 
 def sleepers() -> list[str]:
@@ -377,9 +525,19 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_plugins_of_openclaw_are_named_with_what_replaces_them(
     own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entries = {"telegram": {"enabled": True}, "voice-call": {"enabled": True, "config": {"x": 1}}}
-    (own_home / ".openclaw/openclaw.json").write_text(json.dumps({"plugins": {"entries": entries}}))
+    entries = {"telegram": {"enabled": True}, "voice-call": {"enabled": True, "config": {"x": 1}}, "msteams": {}}
+    far = own_home / "far"
+    far.mkdir()
+    (far / "openclaw.plugin.json").write_text('{"id": "far"}')
+    plugins = {"entries": entries, "slots": {"memory": "memory-lancedb", "contextEngine": "legacy"}}
+    plugins |= {"installs": {"lossless-claw": {"source": "npm"}}, "allow": ["groq"], "load": {"paths": [str(far)]}}
+    (own_home / ".openclaw/openclaw.json").write_text(json.dumps({"plugins": plugins}))
     assert run(["plugins", "doctor"]) == 0
     out = capsys.readouterr().out
     assert "'telegram' belongs to OpenClaw; nothing of it runs here (instead: channels.telegram" in out
-    assert "'voice-call' belongs to OpenClaw" in out
+    for name in ("voice-call", "msteams", "far"):
+        assert f"'{name}' belongs to OpenClaw; nothing of it runs here (instead: nothing here replaces it" in out
+    assert "'memory-lancedb' belongs to OpenClaw; nothing of it runs here (instead: memory is part" in out
+    assert "'lossless-claw' belongs to OpenClaw; nothing of it runs here (instead: plugins.slots.contextEngine" in out
+    assert "'groq' belongs to OpenClaw; nothing of it runs here (instead: models.providers" in out
+    assert "legacy" not in out

@@ -61,7 +61,7 @@ async def test_what_is_said_there_is_told_here_and_the_session_is_taken_when_it_
         assert (heard[-1].status, heard[-1].text) == ("ok", "looked")
         leave()
         await owner.aclose()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         assert (await agent.ask("and now?")).text == "mine now"
         assert not agent.client.is_elsewhere(agent.key)
 

@@ -38,7 +38,7 @@ WAYS = [by_descriptor, by_thread, adopted]
 async def test_an_end_is_heard_of_once(way: Callable[[list[str]], Process], script: str, code: int) -> None:
     process, heard = way(["/bin/sh", "-c", script]), list[str]()
     process.then(lambda: heard.append("first"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await process.ended.wait()
     process.then(lambda: heard.append("late"))
     assert heard == ["first", "late"]

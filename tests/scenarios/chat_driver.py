@@ -2,6 +2,7 @@
 
 Called by test_chat_crash.py as its own process: each line `start` forks a child that has everything loaded and prints its
 id. The platform outlives the child: `in/` holds what people wrote, until it is acknowledged, and `out/` what they saw.
+With the word `real` it serves the platforms of the configuration instead, for test_chat_kill.py.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def act(folder: Path) -> Tool:
     return Tool(spec=ToolSpec("act", "act", schema), risk=Risk.WRITE, run=run, group="test")
 
 
-async def serve(folder: Path) -> None:
+async def serve(folder: Path, *, real: bool) -> None:
     env = {"HOME": str(folder), "PATH": os.environ["PATH"], "TZ": "UTC"}
     runtime = Runtime.open(resolve_paths(env), env)
     runtime.home.models.registry.register("script", lambda _ref, _key: Echo())
@@ -121,7 +122,7 @@ async def serve(folder: Path) -> None:
 
         return make
 
-    board = Switchboard(client, known={"files": manifest}, opener=opener)
+    board = Switchboard(client) if real else Switchboard(client, known={"files": manifest}, opener=opener)
     board.join()
     runtime.recover()
     runtime.automation.start()
@@ -129,13 +130,16 @@ async def serve(folder: Path) -> None:
     await asyncio.Event().wait()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *, real: bool) -> None:
+    if real:
+        import aiogram  # noqa: F401 - loaded once, before the children
+
     for line in sys.stdin:
         if line.strip() != "start":
             continue
         if (pid := os.fork()) == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            asyncio.run(serve(folder))
+            asyncio.run(serve(folder, real=real))
             os._exit(0)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
@@ -145,4 +149,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), real=sys.argv[2:] == ["real"])

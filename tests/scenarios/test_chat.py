@@ -16,7 +16,7 @@ from homarus.channels.channel import Change
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.errors import DeliveryError, DeliveryFailure
-from homarus.core.events import TextDelta
+from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Quote
 from homarus.core.routes import SessionKey, main_session
 from homarus.delivery.place import Place
@@ -260,6 +260,31 @@ async def test_a_preview_becomes_the_answer(tmp_path: Path) -> None:
     assert chat.texts == ["It is done now.", "Later."]
 
 
+class Thinker(Model):
+    """Thinks before it speaks."""
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        yield ThinkingDelta("What could it be")
+        await self.gate.wait()
+        async for event in super().stream(request, cancel=cancel):
+            yield event
+
+    gate: asyncio.Event
+
+
+async def test_a_thought_is_seen_while_it_is_thought_and_the_answer_takes_its_place(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, agents={"defaults": {"reasoningDefault": "stream"}}), Platform()
+    home.model = Thinker("It is blue.")
+    home.model.gate = asyncio.Event()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("what is it?")
+        (thought,) = await chat.sees(1, 60)
+        assert thought.text == "💭 What could it be"
+        home.model.gate.set()
+        await until(lambda: ("edit", f"{thought.id}=It is blue.") in chat.signs, 60)
+    assert len(chat.shown) == 1
+
+
 async def test_previews_of_blocks_stay_and_another_goes_on(tmp_path: Path) -> None:
     chunk = {"minChars": 5, "maxChars": 30}
     home = house(tmp_path, channels={"fake": {"streaming": {"mode": "block", "preview": {"chunk": chunk}}}})
@@ -334,6 +359,30 @@ async def test_a_guest_cannot_answer_a_question_of_the_gate(tmp_path: Path) -> N
         assert chat.texts == [asked.text], "neither was it answered, nor was the guest told anything"
         await chat.says(f"/approve {ident} deny")
         await until(lambda: "done" in chat.texts, 20)
+
+
+async def test_somebody_who_is_named_for_it_can_answer_a_question_of_the_gate_and_do_nothing_else(
+    tmp_path: Path,
+) -> None:
+    asks = {"execApprovals": {"approvers": ["9"]}, "groupPolicy": "allowlist", "groupAllowFrom": ["7"]}
+    run = Line("", calls=(("exec", {"command": "echo hi", "host": "host"}),))
+    config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}, "tools": {"exec": {"mode": "ask"}}}
+    home, chat = house(tmp_path, run, "done", channels={"fake": asks}, **config), Platform()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("run it", chat_type="group", peer="room", mentioned=True)
+        (asked,) = await chat.sees(1)
+        assert asked.to == "9"
+        ident = asked.text.split("/approve ")[1].split()[0]
+        # Nobody else's word counts, nor theirs in other hands, in a room, about something else, or for something else.
+        await chat.says(f"/approve {ident} once", sender="8")
+        await chat.says(f"/approve {ident} once", sender="9", forwarded=True)
+        await chat.says(f"/approve {ident} once", sender="9", chat_type="group", peer="room", mentioned=True)
+        await chat.says("/approve other once", sender="9")
+        await chat.says("/status", sender="9")
+        assert len(chat.shown) == 1
+        await chat.says(f"/approve {ident} once", sender="9")
+        await until(lambda: any(each.to == "room" and each.text == "done" for each in chat.shown), 60)
+    assert [each.to for each in chat.shown] in (["9", "9", "room"], ["9", "room", "9"])
 
 
 async def test_a_reaction_to_our_message_is_told_with_the_next_turn(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).with_name("chat_driver.py")
 # Several chats of one session; a chat gets no more than thirty messages in a minute.
-PEOPLE = ["7", "8", "9", "10", "11"]
+PEOPLE = [str(number) for number in range(7, 27)]
 CONFIG = {
     "agents": {
         "defaults": {
@@ -36,14 +36,12 @@ CONFIG = {
 }
 
 
-JOBS = ("j0", "j1", "j2")
-
-
 class World:
     """A home, its platform, and the process that serves it."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, jobs: int) -> None:
         self.folder, self.random, self.sent = folder, random.Random(seed), list[str]()
+        self.jobs = [f"j{number}" for number in range(jobs)]
         for name in ("in", "out", ".openclaw"):
             (folder / name).mkdir(parents=True)
         (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(CONFIG))
@@ -120,7 +118,7 @@ class World:
         return (
             len(self.unanswered()) <= told
             and not list((self.folder / "in").glob("*.json"))
-            and all(map(self.ran, JOBS))
+            and all(map(self.ran, self.jobs))
         )
 
     def ran(self, job: str) -> list[str]:
@@ -135,16 +133,19 @@ def after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
-def chaos(folder: Path, kills: int, seed: int) -> World:
-    world = World(folder, seed)
+def chaos(folder: Path, kills: int, seed: int, messages: int = 1) -> World:
+    """Kill so many processes, each of which gets so many messages; then let one go on until nothing is open."""
+    world = World(folder, seed, jobs=kills // 10)
     pick = world.random
-    for job in JOBS:
+    for job in world.jobs:
         world.job(job, pick.uniform(0.5, kills * 0.12))
     with world.driver() as driver:
         for number in range(kills):
-            world.says(f"act {number}" if number % 3 == 0 else f"question {number}")
+            for more in range(messages):
+                what = f"{number}" if messages == 1 else f"{number}.{more}"
+                world.says(f"act {what}" if number % 3 == 0 else f"question {what}")
             world.run(driver, after(pick.uniform(0.03, 0.35)))
-        late = after(120.0)
+        late = after(300.0)
         world.run(driver, lambda: world.settled() or late())
         world.run(driver, after(1.0))  # what would be said twice is said now
     return world
@@ -163,7 +164,7 @@ def check(world: World) -> None:
     assert len(world.unanswered()) <= cut, f"{world.unanswered()} had no answer, and {cut} notices were shown"
     acts = (world.folder / "acts").read_text().splitlines() if (world.folder / "acts").exists() else []
     assert len(acts) == len(set(acts)), "a tool ran twice"
-    for job in JOBS:
+    for job in world.jobs:
         told = sum(text.startswith("First about [cron") and f"] job {job}." in text for text in shown)
         assert (world.ran(job), told) in ((["ok"], 1), (["error"], 0)), job
 
@@ -174,5 +175,10 @@ def test_thirty_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(10))
-def test_three_hundred_kills_lose_nothing_and_double_nothing(tmp_path: Path, seed: int) -> None:
+def test_thirty_kills_of_other_homes(tmp_path: Path, seed: int) -> None:
     check(chaos(tmp_path / "home", 30, seed=seed))
+
+
+@pytest.mark.deep
+def test_three_hundred_kills_of_one_home_under_load(tmp_path: Path) -> None:
+    check(chaos(tmp_path / "home", 300, seed=11, messages=2))

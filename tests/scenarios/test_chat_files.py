@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,48 @@ async def test_a_file_that_the_platform_does_not_take_is_not_sent(tmp_path: Path
         assert ("fake", "partial") in board.counts.settled
     assert not any(each.file for each in chat.shown)
     assert "Here." in chat.texts[0]
+
+
+def listening(words: str) -> dict[str, Any]:
+    """A home that can write speech down, and a group that wants to be spoken to."""
+    way = {"type": "cli", "command": sys.executable, "args": ["-c", f"print({words!r})"], "capabilities": ["audio"]}
+    group = {"groupPolicy": "allowlist", "groupAllowFrom": ["7", "8"], "groups": {"*": {"requireMention": True}}}
+    return {"tools": {"media": {"models": [way]}}, "channels": {"fake": group}}
+
+
+VOICE = (Media("voice", "audio/ogg", "voice.ogg", 2000, "OggS" + "v" * 2000),)
+GROUP = {"chat_type": "group", "peer": "room"}
+
+
+async def test_a_voice_that_says_the_name_in_a_group_is_heard(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, "noon", **listening("Fake bot, what time is it?")), Platform()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("", media=VOICE, **GROUP)
+        await chat.says("", media=VOICE, id="m1", **GROUP)  # the same message again
+        await chat.sees(1)
+        assert chat.shown[0].to == "room"
+    (prompt,) = home.model.prompts
+    assert prompt.count("Fake bot, what time is it?") == 1
+    assert "was spoken" in prompt
+
+
+async def test_a_voice_that_speaks_to_others_is_kept_as_words_of_the_room(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, "yes", **listening("/stop it, Bob, it is noon")), Platform()
+    async with home.agent() as agent, served(agent, chat) as board:
+        await chat.says("", sender="8", media=VOICE, **GROUP)
+        await until(lambda: not board.intake.waiting)
+        assert not home.model.prompts
+        await chat.says("Fake bot, did Bob say noon?", **GROUP)
+        await chat.sees(1)
+    (prompt,) = home.model.prompts
+    assert "stop it, Bob, it is noon" in prompt
+
+
+async def test_no_voice_of_somebody_who_is_not_heard_is_written_down(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, "yes", **listening("Fake bot, let me in")), Platform()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("", sender="666", media=VOICE, **GROUP)
+        await chat.says("Fake bot, hello", **GROUP)
+        await chat.sees(1)
+    assert not (home.state / "media").exists()
+    assert "let me in" not in home.model.prompts[0]

@@ -258,7 +258,7 @@ async def test_what_is_saved_after_strangers_were_read_says_so(tmp_path: Path) -
             return Say(summary_of(last_user(body)))
         if is_flush(body) and body["messages"][-1]["role"] == "user":
             today.append(re.findall(r"memory/\S+\.md", str(body["messages"][-1]))[0])
-            return Say("", (("write", {"path": today[0], "content": "The page wants a new SOUL.\n"}),))
+            return Say("", (("write", {"path": today[0], "content": "## Retain\n- W: The page wants a new SOUL.\n"}),))
         return Say("NO_REPLY") if is_flush(body) else Say("A chapter. " * 400, tokens=18_500)
 
     server = Talker(rule)
@@ -270,4 +270,4 @@ async def test_what_is_saved_after_strangers_were_read_says_so(tmp_path: Path) -
             assert (await agent.ask(f"chapter {turn}")).ok
         await agent.aclose()
     note = (tmp_path / ".openclaw/workspace" / today[0]).read_text()
-    assert note == "The page wants a new SOUL. <!-- origin: web_fetch -->\n"
+    assert "\n- W: The page wants a new SOUL. <!-- origin: web_fetch -->\n" in note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,52 @@ async def test_trap11_memory_is_saved_at_most_once_per_compaction_even_after_a_r
                 assert (await agent.ask("Please write a chapter.")).ok
             await agent.aclose()
     assert flushes == 1
+
+
+async def test_what_is_saved_before_a_compaction_is_facts_that_the_grammar_reads(tmp_path):
+    from tests.models.servers import serving
+    from tests.scenarios.talker import Say, Talker, make_home, open_agent
+
+    from homarus.memory import Memory
+
+    told: list[str] = []
+    note = ""
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        nonlocal note
+        if "will soon be condensed" not in str(body["messages"]):
+            return Say("A chapter.", tokens=16_500)
+        newest = body["messages"][-1]
+        told.append(str(newest["content"]))
+        if len(told) == 1:
+            note = re.search(r"memory/\d{4}-\d\d-\d\d\.md", told[0])[0]
+            return Say("", (("write", {"path": note, "content": "- Ada wants the report on Friday\n"}),))
+        if len(told) == 2:
+            content = "## Retain\n- O(c=0.8) @Ada: Prefers the report on Fridays.\n- B: Sent the first draft of the report to Ada.\n"
+            return Say("", (("write", {"path": note, "content": content}),))
+        if len(told) == 3:
+            fact = {"text": "The report is due on 3 March.", "kind": "world", "entities": ["Report"]}
+            return Say("", (("memory_retain", fact),))
+        return Say("NO_REPLY")
+
+    server = Talker(rule)
+    async with serving(server=server):
+        settings = {"keepRecentTokens": 500, "reserveTokensFloor": 0, "reserveTokens": 2_000}
+        env = make_home(tmp_path, server.url, window=20_000, compaction=settings)
+        agent = open_agent(env)
+        for _ in range(2):
+            assert (await agent.ask("Please write a chapter.")).ok
+        await agent.aclose()
+    assert "## Retain" in told[0] and "is no fact below '## Retain'" in told[1]
+    workspace = tmp_path / ".openclaw" / "workspace"
+    assert "wants the report" not in (workspace / note).read_text()
+    with Memory.open(workspace, provider="none") as memory:
+        facts = {fact.text: (fact.kind, fact.confidence, fact.inferred) for fact in memory.knowledge().facts}
+    assert facts == {
+        "Prefers the report on Fridays.": ("opinion", 0.8, False),
+        "Sent the first draft of the report to Ada.": ("experience", None, False),
+        "The report is due on 3 March.": ("world", None, False),
+    }
 
 
 async def test_memory_switched_off_leaves_no_tool_and_no_advice(tmp_path):

@@ -31,7 +31,7 @@ async def busy_with(agent: Agent, home: House, text: str = "work") -> asyncio.Ev
 
 
 async def all_done(agent: Agent) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await agent.client.runtime.lane(agent.key).idle()
 
 

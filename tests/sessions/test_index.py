@@ -305,3 +305,62 @@ def test_a_long_line_before_the_index_is_waited_out(tmp_path):
 
     with own(tmp_path / "sessions.json", NOW, wait=PATIENCE, sleep=sleep):
         assert sum(pauses) > 30
+
+
+def many(path):
+    """An index that is too big to be written whole for every new session."""
+    rows = {
+        f"agent:main:telegram:direct:{number}": {"sessionId": str(number), "text": "x" * 900} for number in range(300)
+    }
+    path.write_text(json.dumps(rows))
+    return index(path), path.with_name("sessions.json.new")
+
+
+def test_a_new_session_among_many_is_one_line_until_the_next_write_of_all(path):
+    rows, new = many(path)
+    before, fresh = path.read_bytes(), SessionKey.parse("agent:main:telegram:direct:new")
+    assert rows.put(fresh, {"sessionId": "n"}) == {"sessionId": "n"}
+    assert path.read_bytes() == before
+    assert [json.loads(line) for line in new.read_text().splitlines()] == [{str(fresh): {"sessionId": "n"}}]
+    assert oct(new.stat().st_mode & 0o777) == "0o600"
+    assert rows.get(fresh)[1] == index(path).get(fresh)[1] == {"sessionId": "n"}
+    assert len(index(path).rows()) == 301
+    rows.note(fresh, {"inputTokens": 2})
+    rows.flush()
+    assert json.loads(path.read_bytes())[str(fresh)] == {"sessionId": "n", "inputTokens": 2}
+    assert not new.exists()
+    rows.flush()
+    assert len(index(path).rows()) == 301
+
+
+def test_of_two_processes_that_make_new_sessions_each_sees_the_others(path):
+    ours, new = many(path)
+    theirs, keys = index(path), [SessionKey.parse(f"agent:main:irc:direct:{name}") for name in "abc"]
+    assert theirs.get(keys[0]) is None
+    ours.put(keys[0], {"sessionId": "a"})
+    # What is there stays: the second one that makes a session takes the first one's.
+    assert theirs.replace(keys[0], lambda there: there or {"sessionId": "other"}) == {"sessionId": "a"}
+    theirs.put(keys[1], {"sessionId": "b"})
+    ours.put(keys[2], {"sessionId": "c"})
+    assert [index(path).get(key)[1]["sessionId"] for key in keys] == list("abc")
+    theirs.remove([str(keys[1])])
+    assert [each and each[1]["sessionId"] for each in map(ours.get, keys)] == ["a", None, "c"]
+    assert not new.exists()
+
+
+def test_a_crash_between_the_write_of_all_and_the_end_of_the_lines_changes_nothing(path):
+    rows, new = many(path)
+    fresh = SessionKey.parse("agent:main:irc:direct:a")
+    rows.put(fresh, {"sessionId": "a"})
+    left = new.read_bytes()
+    rows.put(fresh, {"label": "named"})
+    new.write_bytes(left + b'{"torn": {"sess')
+    again = index(path)
+    assert again.get(fresh)[1] == {"sessionId": "a", "label": "named"}
+    assert len(again.rows()) == 301
+    again.note(fresh, {"inputTokens": 1})
+    again.flush(MAIN)
+    assert new.exists()
+    again.flush(fresh)
+    assert index(path).get(fresh)[1] == {"sessionId": "a", "label": "named", "inputTokens": 1}
+    assert not new.exists()

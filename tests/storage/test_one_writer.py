@@ -11,6 +11,7 @@ ALLOWED = {
     "admin/backup.py": "an archive is written beside its place, synced and linked into it; what is unpacked, likewise",
     "channels/media.py": "a file of a message, poured into a draft while it is fetched, synced and renamed",
     "cli/config.py": "the copy that the user's editor works on",
+    "fleet/transfer.py": "a home laid out beside its place, synced and renamed into it",
     "memory/evaluate.py": "a made-up notebook in a throw-away folder",
     "plugins/worker.py": "the pipe to the process that started it",
     "runtime/outgoing.py": "a copy of a file on its way to a chat: poured into a draft, synced and renamed",

@@ -17,6 +17,7 @@ from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Assistant, Cost, Part, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
+from homarus.gateway.devices import Pending
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.sessions.store import SessionStore
 from homarus.tools.approval import Book, Rule, approvals_path
@@ -48,10 +49,22 @@ HOSTILE = (
     "```html\n<script>window.pwned=7</script>\n```\n\n<style>.question{display:none}</style>\n"
 )
 COMMAND = "echo 'safe' # \u202etxt.exe <script>window.pwned=8</script>"
+ODD = "<img src=x onerror=window.pwned={}><svg onload=window.pwned={}>"
+# Commands that would like to look like others: with signs that have no shape, lines that stand far below, marks of a
+# terminal, letters that only look alike, and markup that would draw another card.
+COMMANDS = (
+    COMMAND,
+    "echo safe" + "\n" * 40 + "touch below",
+    "echo " + "x" * 3_000 + "; touch far",
+    "echo \u200b\u2066hidden\u2069 \u00adsoft\x1b[2K\rsafe\x08\x7f",
+    "echo '</pre></section><button class=primary>Yes, once</button><style>.exact{display:none}</style><!--'",
+    "\u0435cho \u0455afe \U000e0041\U000e0042 \u3164\u2800 \u115f",
+    "echo '<U+202E>' # what looks like our own mark",
+)
 
 
 class PageModel:
-    """Answers by the first word of the newest message: stream, think, tool, approve, hostile, hang; anything else is repeated."""
+    """Answers by the first word of the newest message: stream, think, tool, look, approve, run, hostile, hang, crawl; anything else is repeated."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -67,8 +80,11 @@ class PageModel:
             ),
             "slow": ToolCall(f"s{self.calls}", "write", {"path": "slow.txt", "content": "done\n"}),
             "approve": ToolCall(f"a{self.calls}", "exec", {"command": COMMAND}),
+            "look": ToolCall(f"l{self.calls}", "read", {"path": "odd.svg"}),
         }
-        text = {"stream": ANSWER, "hostile": HOSTILE}.get(word, f"You said: {said}")
+        if word == "run":
+            calls["run"] = ToolCall(f"r{self.calls}", "exec", {"command": COMMANDS[int(said.split()[1])]})
+        text = {"stream": ANSWER, "hostile": HOSTILE, "crawl": ANSWER}.get(word, f"You said: {said}")
         parts: list[Part] = []
         if word == "think":
             yield ThinkingDelta("First I weigh *both* sides.")
@@ -79,7 +95,7 @@ class PageModel:
             with cancel.interrupting():
                 for at in range(0, len(text), 24):
                     yield TextDelta(text[at : at + 24])
-                    await asyncio.sleep({"stream": 0.01, "hang": 0.01, "slow": 1.5}.get(word, 0))
+                    await asyncio.sleep({"stream": 0.01, "hang": 0.01, "slow": 1.5, "crawl": 0.2}.get(word, 0))
                 if word == "hang" and not done:
                     await asyncio.sleep(600)
         except Cancelled:
@@ -96,11 +112,23 @@ class PageModel:
 
 
 def furnish(folder: Path) -> House:
-    """Put into a home what the views show."""
-    house = House(
-        folder, config={"agents": {"defaults": {"memorySearch": {"provider": "none"}, "sandbox": {"mode": "off"}}}}
-    )
+    """Put into a home what the views show, and foreign words wherever views show some."""
+    odd = {"id": "m", "name": ODD.format(22, 23), "contextWindow": 8_000}
+    provider = {"baseUrl": "http://127.0.0.1:9/v1", "api": "openai-completions", "apiKey": "x", "models": [odd]}
+    config = {
+        "agents": {"defaults": {"memorySearch": {"provider": "none"}, "sandbox": {"mode": "off"}}},
+        "models": {"providers": {"odd": provider}},
+        "skills": {"install": {"allowUploadedArchives": True}},
+    }
+    known = (folder / ".openclaw/openclaw.json").exists()
+    house = House(folder, config=config)
     house.model = PageModel()  # type: ignore[assignment]
+    if not known:
+        _fill(house)
+    return house
+
+
+def _fill(house: House) -> None:
     notes = house.workspace / "memory"
     notes.mkdir(parents=True)
     (house.workspace / "MEMORY.md").write_text("# Memory\n\nAnna lives in Lisbon.\n")
@@ -111,6 +139,14 @@ def furnish(folder: Path) -> House:
     (notes / "2026-05-02.md").write_text(
         "# Saturday\n\n## Retain\n- O @Anna: Prefers coffee to tea.\n- B @Ben: Went to Porto with Anna.\n"
     )
+    (notes / f"{ODD.format(24, 25)}.md").write_text(f"# {ODD.format(26, 27)}\n\nThe {ODD.format(28, 29)} is odd.\n")
+    (house.workspace / "odd.svg").write_text(
+        f"<svg onload=window.pwned=30><script>window.pwned=31</script></svg>\n{HOSTILE}"
+    )
+    house.skill("odd", description=f"'{ODD.format(32, 33)}'")
+    (house.state / "logs").mkdir()
+    line = {"time": "2026-05-01T08:00:00.000Z", "level": "error", "logger": "x", "message": ODD.format(34, 35)}
+    (house.state / "logs/gateway.log").write_text(json.dumps(line) + "\n")
     now = epoch_ms(SystemClock().now())
     rule = Rule("r1", "exec", "ls <img src=x onerror=window.pwned=13>", "main", now, now)
     approvals_path(house.state).parent.mkdir(parents=True)
@@ -130,12 +166,20 @@ def furnish(folder: Path) -> House:
         writer.append_message(User((Text("hostile <img src=x onerror='window.pwned=9'>"),)))
         writer.append_message(Assistant((Text(HOSTILE),), provider="script"))
     store.update(store.key("agent:main:explicit:odd"), label="<img src=x onerror='window.pwned=10'>")
-    return house
+    with store.open_writer(store.key("agent:main:explicit:summed")) as writer:
+        for number in range(300):
+            said = writer.append_message(User((Text(f"early word {number}"),)), durable=False)
+            writer.append_message(Assistant((Text(f"early answer {number}"),), provider="script"), durable=False)
+        writer.compact("What was said before, in short.", said.id, 9_000)
 
 
 async def main(folder: Path) -> None:
     house = furnish(folder)
     async with served(house, unix=True) as home:
+        names = {"display_name": ODD.format(36, 37), "platform": "linux", "client_id": "node-host"}
+        for role in ("node", "operator"):
+            wish = Pending("", f"{role}-1", "key", (), "", 0, role=role, **names)
+            home.gateway.devices.pair(wish, frozenset(), "test")
         home.gateway.port = home.port
         sys.stdout.write(json.dumps({"port": home.port}) + "\n")
         sys.stdout.flush()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.web.conftest import Site, until
+from tests.web.conftest import Site, door, serving, until
 from tests.web.serve import COMMAND
 
 SAY = "textarea.say"
@@ -26,6 +27,10 @@ def fresh(page: Any) -> str:
     until(page, "location.hash.startsWith('#/chat/agent')")
     page.wait_for_selector(".greeting")
     return str(page.evaluate("decodeURIComponent(location.hash.slice(7))"))
+
+
+def go(page: Any, where: str) -> None:
+    page.evaluate("where => { location.hash = '#/' + where }", where)
 
 
 def texts(page: Any, selector: str) -> list[str]:
@@ -157,6 +162,56 @@ def test_after_a_lost_connection_no_line_is_missing_and_none_is_there_twice(calm
         assert texts(each, ".message.user .bubble") == ["before", "while away"]
         assert texts(each, ".message.assistant .prose") == ["You said: before", "You said: while away"]
     calm.problems[:] = [each for each in calm.problems if "ERR_INTERNET_DISCONNECTED" not in each]
+
+
+def test_a_gateway_that_is_killed_in_the_middle_of_a_line_loses_and_doubles_nothing(browser: Any) -> None:
+    with tempfile.TemporaryDirectory(prefix="h") as short, door() as way:
+        folder = Path(short)
+        with serving(folder) as (way.target, process):
+            site = Site(browser, way.port, folder)
+            page = site.page(context=site.context())
+            key = fresh(page)
+            other = site.page(f"#/chat/{key}", context=site.contexts[0], link="")
+            say(page, "before")
+            page.wait_for_selector("text=You said: before")
+            say(page, "crawl along")
+            for each in (page, other):
+                each.wait_for_selector(".live h3:text-is('A plan')")
+            process.kill()
+            process.wait()
+        for each in (page, other):
+            each.wait_for_selector("text=Connection lost")
+        say(page, "while away")
+        page.wait_for_selector("text=waits for the connection")
+        with serving(folder) as (way.target, process):
+            for each in (page, other):
+                each.wait_for_selector("text=You said: while away")
+                each.wait_for_selector(".live", state="detached")
+                assert texts(each, ".message.user .bubble") == ["before", "crawl along", "while away"]
+                assert each.locator(".prose h3:text-is('A plan')").count() == 1
+                assert texts(each, ".message.assistant .prose")[-1] == "You said: while away"
+            said = [line["id"] for line in page.evaluate("document.querySelector('chat-view').lines")]
+            assert len(said) == len(set(said))
+            site.tidy()
+
+
+def test_what_a_summary_replaced_can_be_read_searched_and_reached(calm: Site) -> None:
+    page = calm.page("#/chat/agent:main:explicit:summed")
+    page.wait_for_selector("text=early answer 299")
+    page.wait_for_selector("summary >> text=Older messages were summarised here")
+    until(page, "document.querySelector('chat-view').entries.length === 601")
+    page.evaluate("document.querySelector('long-list').scrollTop = 0")
+    page.wait_for_selector(".bubble:text-is('early word 0')")
+    page.click("button.to-end")
+    page.wait_for_selector("text=early answer 299")
+    page.press("body", "Control+Shift+F")
+    page.fill("search input", "early word 123")
+    page.wait_for_selector(".bubble:text-is('early word 123')")
+    go(page, "sessions")
+    page.fill("main input[type=search]", "early word 45")
+    page.click("text=Search in what was said")
+    page.locator(".hit", has_text="early").locator("a").first.click()
+    page.wait_for_selector(".bubble:text-is('early word 45')")
 
 
 def test_hostile_words_stay_words(calm: Site) -> None:

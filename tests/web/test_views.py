@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.web.conftest import Site, until
-from tests.web.test_chat import fresh, say, texts
+from tests.web.test_chat import fresh, go, say, texts
 
 VIEWS = ("chat", "sessions", "context", "memory", "memory/note", "memory/people/anna", "memory/opinions", "memory/graph", "automation",
          "skills", "agents", "devices", "cost", "health", "health/doctor", "health/logs", "health/audit", "config/gateway")  # fmt: skip
-PICTURES = Path(__file__).parents[2] / "docs/pictures"
-AXE = os.environ.get("AXE_CORE", "")
-
-
-def go(page: Any, where: str) -> None:
-    page.evaluate("where => { location.hash = '#/' + where }", where)
 
 
 def test_sessions_are_found_renamed_archived_and_deleted(calm: Site) -> None:
@@ -162,13 +156,57 @@ def test_the_palette_finds_everything_by_keyboard(calm: Site) -> None:
     assert page.get_attribute("html", "lang") == "de"
 
 
-@pytest.mark.parametrize("size", [(1280, 820), (390, 844)], ids=["desktop", "phone"])
+def settled(page: Any) -> None:
+    """Wait until a view shows what it was asked for."""
+    page.wait_for_selector("main h1, main textarea.say")
+    until(page, "![...document.querySelectorAll('main .empty')].some((each) => each.innerText === '…')")
+
+
+# A screen at 200 % zoom has half as many pixels; 320 is the narrowest that content has to fit.
+@pytest.mark.parametrize("size", [(1280, 800), (640, 400), (390, 844), (320, 640)])
 def test_every_view_fits_and_nothing_goes_wrong(calm: Site, size: tuple[int, int]) -> None:
-    page = calm.page(context=calm.context(*size))
+    page = calm.page(context=calm.context(*size, reduced_motion="reduce"))
     for view in VIEWS:
         go(page, view)
-        page.wait_for_selector("main h1, main textarea.say")
-        page.wait_for_timeout(120)
+        settled(page)
         assert page.locator("main .problem").count() == 0, view
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} is wider than the screen"
+    assert page.evaluate("document.getAnimations().length") == 0
     assert page.evaluate("window.pwned") is None
+
+
+def test_the_keyboard_reaches_everything_in_order_and_comes_back(calm: Site) -> None:
+    page = calm.page("#/sessions")
+    page.wait_for_selector("main table")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.locator("main td button").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    assert page.evaluate("document.activeElement.closest('dialog') !== null")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    assert page.evaluate("document.activeElement.matches('main td button')")
+    page.keyboard.press("?")
+    page.wait_for_selector("kbd >> text=Ctrl Shift F")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+9")
+    page.wait_for_selector("h1 >> text=Cost")
+
+
+def test_a_skill_is_installed_from_the_page_read_and_approved(calm: Site, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "tidy.zip", "w") as file:
+        file.writestr("tidy/SKILL.md", "---\nname: tidy\ndescription: Keep the desk tidy.\n---\nTidy <b>up</b>.\n")
+    page = calm.page("#/skills")
+    page.click("text=Install a skill")
+    page.set_input_files("dialog input[type=file]", tmp_path / "tidy.zip")
+    page.click("dialog >> text=Save")
+    row = page.locator("tr", has_text="Keep the desk tidy.")
+    row.locator(".chip >> text=in quarantine").wait_for()
+    row.locator("text=Read and approve").click()
+    page.wait_for_selector("dialog code >> text=Tidy <b>up</b>.")
+    page.click("dialog >> text=Approve")
+    row.locator(".chip >> text=ready").wait_for()

@@ -1,8 +1,9 @@
 """What a channel, a chat in it and whoever speaks there take away from the tools of a turn. Pure.
 
 `channels.<channel>.tools` holds for the whole channel, `.accounts.<account>.tools` for one account of it, and below both
-`groups` (or `channels`) and `direct` (or `dms`) name chats by their id, `*` all others. A chat has `tools`, and
-`toolsBySender` for single people. A block that cannot be read leaves no tool.
+`groups` (or `channels`) and `direct` (or `dms`) name chats by their id, `*` all others, and `guilds` whole servers with
+`channels` of their own. A chat has `tools`, `toolsBySender` for single people, and `topics` with the same. A block that
+cannot be read leaves no tool.
 """
 
 from __future__ import annotations
@@ -60,12 +61,29 @@ def _layers(
         for kind in kinds:
             # On IRC `channels` lists the rooms to join; the rules for them stand in `groups`.
             given = None if kind == "channels" and isinstance(place.get(kind), list) else place.get(kind)
-            chats = {str(name).strip().lower(): chat for name, chat in _table(given).items()}
-            found = chats.get(route.session_key.peer.lower(), chats.get(route.to.lower(), chats.get("*")))
-            chat = _place(found)
-            by_sender = {_plain(name): rules for name, rules in chat.tools_by_sender.items()}
-            for sender in senders:
-                yield from sender_layers(f"{route.channel} {kind}", chat.tools, by_sender, _plain(sender))
+            found = _named(given, route.session_key.peer, route.to, route.parent)
+            yield from _chat(f"{route.channel} {kind}", found, senders)
+            if kinds is _SHARED and isinstance(found, Mapping):
+                yield from _chat(f"{route.channel} topics", _named(found.get("topics"), route.thread), senders)
+        if kinds is _SHARED:
+            guild = _named(place.get("guilds"), route.space)
+            yield from _chat(f"{route.channel} guilds", guild, senders)
+            if isinstance(guild, Mapping):
+                inner = _named(guild.get("channels"), route.session_key.peer, route.to, route.parent)
+                yield from _chat(f"{route.channel} guilds", inner, senders)
+
+
+def _named(given: Any, *names: str) -> Any:
+    """Return the entry of a table that names a place, by the first of its names; else that of all others."""
+    chats = {str(name).strip().lower(): chat for name, chat in _table(given).items()}
+    return next((chats[name.lower()] for name in names if name and name.lower() in chats), chats.get("*"))
+
+
+def _chat(label: str, found: Any, senders: tuple[str, ...]) -> Iterator[Layer]:
+    chat = _place(found)
+    by_sender = {_plain(name): rules for name, rules in chat.tools_by_sender.items()}
+    for sender in senders:
+        yield from sender_layers(label, chat.tools, by_sender, _plain(sender))
 
 
 def _place(value: Any) -> _Place:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from homarus.core.errors import Denied
 from homarus.core.messages import Assistant, Message, Text, User
 from homarus.core.origin import take_origin
+from homarus.core.text import single_line
 from homarus.models.provider import Stop
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.tool import Tool, ToolContext
@@ -56,7 +57,11 @@ class MemoryFlush:
 
 
 def _only(note: str) -> Any:
-    """Return a gate that lets this turn add to today's note and change nothing else."""
+    """Return a gate that lets this turn add to today's note and change nothing else.
+
+    What is added should be facts that can be read as such later. It is told so once; then plain words are better than nothing.
+    """
+    told = False
 
     async def gate(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         if tool.name != "write":
@@ -71,5 +76,19 @@ def _only(note: str) -> Any:
         new = take_origin(str(arguments.get("content", "")))[0]  # marks that it leaves out are set again
         if not new.startswith(take_origin(old)[0].rstrip("\n")):
             raise Denied(f"{note} may only grow", cure="repeat what is in it, then add to it, or use memory_retain")
+        nonlocal told
+        if not told and (line := _no_fact(note, old, new)):
+            told = True
+            cure = "use memory_retain, or write '- W @Name: sentence.' (B for what was done, O for an opinion) below '## Retain'"
+            raise Denied(f"'{single_line(line, 60)}' is no fact below '## Retain'", cure=cure)
 
     return gate
+
+
+def _no_fact(note: str, old: str, new: str) -> str:
+    """Return the first added line that is no bullet of a Retain section."""
+    from homarus.memory.note_parser import parse_note, split_lines
+
+    known = len(split_lines(old.rstrip("\n"))) if old.strip() else 0
+    added = [unit for unit in parse_note(note, split_lines(new)) if unit.line > known and unit.kind != "heading"]
+    return next((unit.text for unit in added if unit.bullet is None), "")

@@ -144,7 +144,7 @@ class OpenSession:
     def close(self) -> None:
         """Give up the right to write. What was noted of the row is there before anybody else can take the session up."""
         try:
-            self.store.index.flush()
+            self.store.index.flush(self.key)
         except StorageError as problem:
             _log.warning("the index of sessions could not be brought up to date: %s", problem)
         finally:

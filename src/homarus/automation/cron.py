@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus.agent.budget import Spent, exceeded
@@ -75,10 +76,10 @@ class CronRunner:
             claims = log.open_runs()
             for claim in claims:
                 found += 1
-                self._spawn(job, claim)
+                self._spawn(job.id, partial(self._run, job, claim))
             last = log.last() if not claims and job.state.get("runningAtMs") else None
             if last is not None:
-                self._conclude(job.id, last)
+                self._spawn(job.id, partial(self._conclude, job.id, last))
         return found
 
     def tick(self) -> int | None:
@@ -149,19 +150,19 @@ class CronRunner:
             return found.with_state(runningAtMs=now, nextRunAtMs=due)
 
         self.book.change(job.id, running)
-        self._spawn(job, row)
+        self._spawn(job.id, partial(self._run, job, row))
 
-    def _spawn(self, job: Job, claim: Json) -> None:
-        before = self.running.get(job.id)
+    def _spawn(self, job_id: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        before = self.running.get(job_id)
 
         async def work() -> None:
             if before is not None:
                 await asyncio.wait({before})  # two runs of one job never overlap
-            await self._run(job, claim)
+            await run()
 
         task = asyncio.get_running_loop().create_task(work())
-        self.running[job.id] = task
-        task.add_done_callback(lambda done: self._ended(job.id, done))
+        self.running[job_id] = task
+        task.add_done_callback(lambda done: self._ended(job_id, done))
 
     def _ended(self, job_id: str, task: asyncio.Task[None]) -> None:
         if self.running.get(job_id) is task:
@@ -182,10 +183,9 @@ class CronRunner:
                 return
             key, ran = await self._execute(job, claim)
             row = self._row(job, claim, ran, key)
-            row |= await self._delivered(job, claim, ran) if ran.ok else {}
+            row |= await self._delivered(job, claim, ran)
         self.log(job.id).note(row)
-        self._conclude(job.id, row)
-        await self._alert(job.id, row)
+        await self._conclude(job.id, row)
         if job.target == "isolated":
             await self._starter.release(key)
         self._changed("cron", row)
@@ -241,11 +241,15 @@ class CronRunner:
 
     async def _delivered(self, job: Job, claim: Json, ran: Ran) -> Json:
         """Bring the answer where the job says, and return what became of it."""
-        delivery = job.delivery
+        delivery, ident = job.delivery, f"cron:{job.id}:{claim['runId']}"
+        if self._starter.delivered(ident):
+            # A crash came between this and the note of it. What people saw counts, whatever became of the rest since.
+            return {"status": "ok", "error": None, "delivered": True, "deliveryStatus": "delivered"}
+        if not ran.ok:
+            return {}
         text = shape(ran.text, heartbeat=True).text
         if job.kind == "systemEvent" or delivery["mode"] == "none" or ran.sent or not text:
             return {"deliveryStatus": "not-requested"}
-        ident = f"cron:{job.id}:{claim['runId']}"
         if delivery["mode"] == "webhook":
             problem = await self._posted(job, claim, text)
         else:
@@ -300,20 +304,24 @@ class CronRunner:
         given = {name: claim.get(name) for name in ("dueAtMs", "missed", "trigger")}
         row = {"ts": now, "jobId": job.id, "action": FINISHED, "status": "skipped", "error": why, "runId": run_id}
         self.log(job.id).note({**row, "runAtMs": claim.get("runAtMs") or now, "durationMs": 0, **given})
-        self._conclude(job.id, {**row, "runAtMs": now, **given})
+        self.book.change(job.id, lambda found: concluded(found, {**row, "runAtMs": now, **given}, now))
         _log.warning("job %s (%s) did not run: %s", job.id, job.name, why)
         self._changed("cron", row)
 
-    def _conclude(self, job_id: str, row: Json) -> None:
-        self.book.change(job_id, lambda job: concluded(job, row, self.book.now_ms()))
+    async def _conclude(self, job_id: str, row: Json) -> None:
+        """Tell of a failure, and write down that the job runs no more. Cut off before that, the next start does both."""
+        job, now = self.book.get(job_id), self.book.now_ms()
+        after = concluded(job, row, now) if job is not None else None
+        if after is not None and row["status"] == "error":
+            await self._alert(Job(after), row)
+        self.book.change(job_id, lambda found: concluded(found, row, now))
 
-    async def _alert(self, job_id: str, row: Json) -> None:
+    async def _alert(self, job: Job, row: Json) -> None:
         """Tell the owner of a failure: of the first in a row, and then now and then."""
-        job, alert = self.book.get(job_id), self.settings.alert
-        if job is None or row["status"] != "error" or not alert.enabled:
-            return
+        alert, now = self.settings.alert, self.book.now_ms()
         errors, last = max(1, job.errors), whole(job.state.get("lastFailureAlertAtMs")) or 0
-        now = self.book.now_ms()
+        if not alert.enabled:
+            return
         if errors < alert.after or (errors > alert.after and 0 <= now - last < alert.cooldown_ms):
             return
         times = f" ({errors} times in a row)" if errors > 1 else ""
@@ -324,7 +332,7 @@ class CronRunner:
         if problem := await self._starter.deliver(session, {"channel": "last"}, text, ident):
             _log.warning("%s (%s)", text, problem)
             self._events.add(session, text, ident=ident)
-        self.book.change(job_id, lambda found: found.with_state(lastFailureAlertAtMs=now))
+        self.book.change(job.id, lambda found: found.with_state(lastFailureAlertAtMs=now))
 
     def _over_budget(self, job: Job) -> str:
         limits = self.settings.budget

@@ -14,7 +14,7 @@ from typing import Any
 
 from homarus.automation.settings import RunLogSettings
 from homarus.core.text import slug
-from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.atomic import ensure_dir, remove, write_atomic
 from homarus.storage.jsonl import alone_with, append_shared, read_lines, read_lines_reversed
 
 Json = dict[str, Any]
@@ -115,4 +115,4 @@ def sweep(folder: Path, living: Iterable[str], now: float) -> None:
     known = {RunLog(folder, job_id).path for job_id in living}
     for path in folder.glob("*.jsonl") if folder.is_dir() else ():
         if path not in known and now - path.stat().st_mtime > KEPT_SECONDS:
-            path.unlink(missing_ok=True)
+            remove(path)

@@ -21,6 +21,7 @@ from homarus.automation.door import Door
 from homarus.automation.events import SystemEvents
 from homarus.automation.heartbeat import Heartbeats, beating
 from homarus.automation.jobs import Job, Json, new_job, patched
+from homarus.automation.orders import HookOrders
 from homarus.automation.runs import RunLog, all_finished, sweep
 from homarus.automation.schedule import read_schedule
 from homarus.automation.settings import ChoreSettings, HeartbeatSettings
@@ -29,9 +30,8 @@ from homarus.automation.webhooks import HookOrder
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Denied, HomarusError, Locked, ToolError
 from homarus.core.messages import Inbound, Trust
-from homarus.core.routes import SessionKey, SessionKind, main_session, named_session
+from homarus.core.routes import SessionKind, main_session, named_session
 from homarus.core.text import single_line
-from homarus.delivery.sanitize import shape
 from homarus.prompt.gather import find_zone
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock, holder
@@ -63,6 +63,7 @@ class Automation:
         self.events = SystemEvents(own / "events", home.clock, home.ids)
         self.heartbeats = Heartbeats(home, starter, self.events, self._tell)
         self.cron = CronRunner(home, starter, self.events, self.heartbeats.event_turn, self._tell)
+        self.orders = HookOrders(own, home, starter, self.events, self._do)
         self._poked = asyncio.Event()
         self._lock_path = own / "automation.lock"
         self._lock: OwnerLock | None = None
@@ -74,6 +75,7 @@ class Automation:
         self._tidied = epoch_ms(home.clock.now()) - TIDY_MS + 600_000
         self._chores_next: dict[str, int | None] = {}
         self.wakeups = 0  # how often the timer looked around
+        self.next_ms: int | None = None  # when it looks again because something is due; None while nothing will be
 
     # Life.
 
@@ -86,7 +88,7 @@ class Automation:
         while not self._take_lock():
             await self._wait(LONGEST_WAIT)
         self._door.open()
-        self.cron.take_up()
+        self.take_up()
         while True:
             self._poked.clear()
             try:
@@ -94,9 +96,15 @@ class Automation:
             except (HomarusError, OSError) as problem:  # a full disk, a file that cannot be read: later it may be well
                 _log.error("automation waits: %s", problem)
                 due = None
+            self.next_ms = due
             now = epoch_ms(self._home.clock.now())
             left = LONGEST_WAIT if due is None else max(0.0, min(LONGEST_WAIT, (due - now) / 1000))
             await self._wait(left)
+
+    def take_up(self) -> None:
+        """Go on with what an earlier process began."""
+        self.cron.take_up()
+        self.orders.take_up()
 
     def tick(self) -> int | None:
         """Begin what is due now and return when something is next, in milliseconds; None when nothing is."""
@@ -123,6 +131,11 @@ class Automation:
             _log.warning("jobs and heartbeats of this home run in another process: %s", held)
             return False
         return True
+
+    @property
+    def at_work(self) -> bool:
+        """Say whether a run of this process has not ended."""
+        return bool(self._work or self.cron.running)
 
     @property
     def runs_here(self) -> bool:
@@ -282,13 +295,14 @@ class Automation:
         now: bool = True,
         agent_id: str = "",
         session: str = "",
+        ident: str = "",
         trust: Trust = Trust.OWNER,
         taint: Sequence[str] = (),
     ) -> bool:
         """Tell a session something: at once by a turn of its own, or with the next turn. False when it is known already."""
         store = self._home.store(self._home.config.agent_named(agent_id).id)
         key = store.key(session)
-        added = self.events.add(key, text, trust=trust, taint=taint, wake=now)
+        added = self.events.add(key, text, ident=f"told:{ident}" if ident else "", trust=trust, taint=taint, wake=now)
         if now and added:
             self.heartbeats.wake(key)
         self._changed()
@@ -315,34 +329,8 @@ class Automation:
         if order.action == "wake":
             self.wake(order.text, now=order.now, agent_id=order.agent_id, trust=order.trust, taint=order.taint)
             return order.ident
-        agent = self._home.config.agent_named(order.agent_id)
-        key = self._home.store(agent.id).key(
-            order.session or str(named_session(agent.id, SessionKind.HOOK, order.ident))
-        )
-        inbound = Inbound(
-            id=order.ident,
-            channel="hook",
-            text=order.text,
-            sender=order.name,
-            trust=order.trust,
-            timestamp=epoch_ms(self._home.clock.now()),
-            facts={"why": "schedule", "taint": list(order.taint), **order.facts},
-        )
-        self._do(self._hooked(key, order, self._starter.start(key, inbound)))
+        self.orders.accept(order)
         return order.ident
-
-    async def _hooked(self, key: SessionKey, order: HookOrder, turn: Awaitable[Ran]) -> None:
-        ran = await turn
-        text = shape(ran.text).text
-        main = main_session(key.agent_id, self._home.store(key.agent_id).main_key)
-        told = ""
-        if not ran.ok:
-            told = f"The web hook {order.name} failed: {ran.error or ran.status}"
-        elif order.target and text and not ran.sent:
-            problem = await self._starter.deliver(main, order.target, text, f"hook:{order.ident}")
-            told = f"The answer to web hook {order.name} was not delivered: {problem}" if problem else ""
-        if told:
-            self.events.add(main, told, ident=f"hook:{order.ident}:end")
 
     async def boot(self) -> None:
         """Tell hooks that the program has started; `boot-md` then runs each workspace's BOOT.md, if it is switched on."""

@@ -59,6 +59,10 @@ class Starter(Protocol):
         """
         ...
 
+    def delivered(self, ident: str) -> bool:
+        """Say whether words went to a person under this id, in this process or before a crash; they are durable then."""
+        ...
+
     def reaches(self, session: SessionKey, target: dict[str, Any]) -> str:
         """Return why nobody can be reached there, or nothing."""
         ...

@@ -23,6 +23,8 @@ class Setting(Struct, frozen=True, rename="camel"):
     required: bool = False
     secret: bool = False
     default: Any = None
+    # Other keys that stand in for it: where none of them is set, a person who adds the account is asked for it.
+    unless: tuple[str, ...] = ()
     # A variable of the environment that stands in for it, on the default account only.
     env: str = ""
     help: str = ""
@@ -41,6 +43,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     # Programs that must be there, with the package that brings each.
     programs: dict[str, str] = {}
     place: Place = Place()
+    # Other dialects that its place can be written in, by what the account's `formatting` calls them.
+    dialects: dict[str, str] = {}
     settings: dict[str, Setting] = {}
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.

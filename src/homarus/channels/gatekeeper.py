@@ -77,16 +77,18 @@ class Gatekeeper:
         self._accounts: dict[tuple[str, str], Account] = {}
         self._common = NO_RULES
         self._chats: OrderedDict[tuple[str, ...], deque[Heard]] = OrderedDict()
-        self._threads: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        # Threads that the agent is part of, also since before this process; there it need not be named again.
+        self._threads = Seen(folder / "threads.jsonl", MAX_THREADS)
 
     def close(self) -> None:
         self._seen.close()
+        self._threads.close()
 
     @contextmanager
     def passing(self, inbound: Inbound, identity: Identity | None = None) -> Iterator[Decision]:
         """Yield what becomes of a message. Whoever hands it on does that inside; it is known for good when that is done."""
         key = digest(inbound)
-        if key in self._under_way or self._seen.knows(key):
+        if self.knows(inbound):
             yield Decision("refused", inbound, (Gate("repeat", False, "it was taken in before"),))
             return
         self._under_way.add(key)
@@ -99,6 +101,10 @@ class Gatekeeper:
                 self._answered(decision.inbound, before)
         finally:
             self._under_way.discard(key)
+
+    def knows(self, inbound: Inbound) -> bool:
+        key = digest(inbound)
+        return key in self._under_way or self._seen.knows(key)
 
     def explain(self, inbound: Inbound, identity: Identity | None = None) -> Decision:
         """Return what would become of a message, without any of it happening."""
@@ -249,10 +255,7 @@ class Gatekeeper:
         if left:
             self._chats[_chat(inbound)] = deque(left)
         if inbound.thread and inbound.chat_type in SHARED:
-            self._threads[_chat(inbound)] = None
-            self._threads.move_to_end(_chat(inbound))
-            while len(self._threads) > MAX_THREADS:
-                self._threads.popitem(last=False)
+            self._threads.add(_thread(inbound), lasting=True)
 
     # What the configuration says
 
@@ -309,7 +312,7 @@ class Gatekeeper:
             rules,
             names=self._names(route, identity),
             activation=self._activation(route.session_key),
-            took_part=_chat(inbound) in self._threads,
+            took_part=bool(inbound.thread) and self._threads.knows(_thread(inbound)),
         )
 
     def _names(self, route: Route, identity: Identity | None) -> Names:
@@ -334,6 +337,10 @@ def pairing_text(inbound: Inbound, code: str) -> str:
 
 def _chat(inbound: Inbound) -> tuple[str, ...]:
     return (inbound.channel, inbound.account, inbound.peer, inbound.thread)
+
+
+def _thread(inbound: Inbound) -> str:
+    return digest(Inbound(inbound.thread, inbound.channel, "", account=inbound.account, peer=inbound.peer))
 
 
 def _line(name: str) -> str:

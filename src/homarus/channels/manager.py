@@ -69,6 +69,12 @@ class _Slot:
         self.since = 0.0  # when it connected, or lost its connection
         self.failed_probes = 0
         self.restarted: list[float] = []
+        self.told()
+
+    def told(self) -> None:
+        """Let the status say what the configuration says."""
+        given, configured = self.account.settings, self.account.configured
+        self.note(name=given.name, enabled=given.enabled, configured=configured, last_error="", cure="")
 
     def note(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)
@@ -174,9 +180,14 @@ class ChannelManager:
 
     # Life
 
+    def know(self) -> None:
+        """Read which accounts there are: what waits for one can be brought on its way before it starts."""
+        self._slots = {key: _Slot(*found) for key, found in self._wanted().items()}
+
     async def start(self) -> None:
         """Start every account that is switched on, side by side. It waits for none of them."""
         self._on = True
+        self._slots.clear()  # none of those that are known is at work
         await self.apply()
         if self._monitor is None:
             self._monitor = asyncio.create_task(self._watch_over(), name="channel health")
@@ -192,11 +203,7 @@ class ChannelManager:
 
     async def apply(self) -> list[str]:
         """Read the configuration again and return which accounts were started, restarted or ended; the others go on."""
-        wanted = {
-            (manifest.id, account.id): (manifest, account)
-            for manifest in self._known.values()
-            for account in accounts_of(self._config, manifest, self._env).values()
-        }
+        wanted = self._wanted()
         touched: list[str] = []
         for key in [key for key in self._slots if key not in wanted]:
             await self._end(self._slots.pop(key))
@@ -211,11 +218,17 @@ class ChannelManager:
             else:
                 await self._end(slot)
                 slot.account = account
-            slot.note(name=account.settings.name, enabled=account.settings.enabled, configured=account.configured)
-            slot.note(last_error="", cure="")
+            slot.told()
             touched.append("/".join(key))
             self._begin(slot)
         return touched
+
+    def _wanted(self) -> dict[tuple[str, str], tuple[Manifest, Account]]:
+        return {
+            (manifest.id, account.id): (manifest, account)
+            for manifest in self._known.values()
+            for account in accounts_of(self._config, manifest, self._env).values()
+        }
 
     async def restart(self, channel: str, account: str) -> None:
         """End one account and start it again. Raises ChannelError for one that is not there or is switched off."""

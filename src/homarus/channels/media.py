@@ -22,6 +22,7 @@ from homarus.storage.atomic import ensure_dir
 from homarus.storage.beneath import path_of
 from homarus.storage.boundary import Root
 from homarus.storage.faults import explained
+from homarus.storage.volume import changed
 
 MAX_FILES = 10
 FETCH_SECONDS = 120.0
@@ -136,6 +137,7 @@ class MediaStore:
             stem = slug(Path(media.name).stem, 40) or kind_of(mime_type, media.kind)
             path = self._folder / f"{stem}---{secrets.token_hex(6)}.{ending}"
             draft.rename(path)
+            changed(path)
         finally:
             draft.unlink(missing_ok=True)
         return replace(
@@ -176,6 +178,7 @@ class MediaStore:
             except OSError:
                 continue
             total, gone = total - size, gone + 1
+            changed(path)
         return gone
 
 

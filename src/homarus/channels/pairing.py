@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.clock import Clock, iso_ms
-from homarus.core.errors import Unknown
+from homarus.core.errors import HomarusError, Unknown
 from homarus.core.patterns import late
 from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.core.text import single_line
@@ -54,14 +54,27 @@ class PairingStore:
         self._folder = folder
         self._clock = clock
         self._kept: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
+        self._rows: tuple[tuple[Any, ...], frozenset[tuple[str, str, str]]] | None = None
 
     def approved(self, channel: str, account: str = DEFAULT_ACCOUNT) -> frozenset[str]:
         """Return the ids of those who were let in to one account of a channel."""
         found: set[str] = set()
+        revoked: set[str] = set()
         for path in self._allow_paths(channel, account):
-            held = self._read(path).get("allowFrom")
-            found.update(entry for entry in held if isinstance(entry, str)) if isinstance(held, list) else None
+            document = self._read(path)
+            found.update(_names(document, "allowFrom"))
+            revoked.update(_names(document, "revoked"))
+        # What an OpenClaw that keeps it in a database approved counts, until it is taken back here.
+        found |= self._database(_name(channel), normalize_account_id(account)) - revoked
         return frozenset(found) - {"*", ""}
+
+    def _database(self, channel: str, account: str) -> set[str]:
+        """Return the approvals of OpenClaw's own database, which is only ever read; one that cannot be read lets nobody in."""
+        path = self._folder.parent / "state" / "openclaw.sqlite"
+        stamp = tuple(_stamp(Path(f"{path}{suffix}")) for suffix in ("", "-wal"))
+        if self._rows is None or self._rows[0] != stamp:
+            self._rows = (stamp, _entries(path) if stamp[0] else frozenset())
+        return {entry for name, owner, entry in self._rows[1] if (name, owner) == (channel, account)}
 
     def pending(self, channel: str, account: str = "") -> tuple[Request, ...]:
         """Return who waits, oldest first; all accounts where none is named."""
@@ -101,7 +114,9 @@ class PairingStore:
             held = allowed.get("allowFrom")
             names = [entry for entry in held if isinstance(entry, str)] if isinstance(held, list) else []
             if request.id not in names:
-                self._write(path, {**allowed, "version": 1, "allowFrom": [*names, request.id][-MAX_APPROVED:]})
+                gone = [entry for entry in _names(allowed, "revoked") if entry != request.id]
+                more = {"revoked": gone} if "revoked" in allowed else {}
+                self._write(path, {**allowed, **more, "version": 1, "allowFrom": [*names, request.id][-MAX_APPROVED:]})
             # Only now: a crash in between leaves a request that can be approved again.
             self._put(channel, document, [each for each in waiting if each is not request])
         return request
@@ -122,6 +137,13 @@ class PairingStore:
                 if isinstance(held, list) and sender in held:
                     self._write(path, {**document, "allowFrom": [entry for entry in held if entry != sender]})
                     gone = True
+        if sender in self._database(_name(channel), normalize_account_id(account)) and sender in self.approved(
+            channel, account
+        ):
+            path = self._allow_paths(channel, account)[0]
+            with self._changing(channel, path) as document:
+                self._write(path, {**document, "version": 1, "revoked": [*_names(document, "revoked"), sender]})
+            gone = True
         return gone
 
     def _waiting(
@@ -185,6 +207,40 @@ class PairingStore:
     def _write(self, path: Path, document: dict[str, Any]) -> None:
         write_atomic(path, msgspec.json.format(msgspec.json.encode(document)))
         self._kept.pop(path, None)
+
+
+def _names(document: Mapping[str, Any], key: str) -> list[str]:
+    held = document.get(key)
+    return [entry for entry in held if isinstance(entry, str)] if isinstance(held, list) else []
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _entries(path: Path) -> frozenset[tuple[str, str, str]]:
+    import sqlite3
+
+    from homarus.storage.sqlite import open_readonly
+
+    try:
+        connection = open_readonly(path)
+        try:
+            rows = connection.execute("SELECT channel_key, account_id, entry FROM channel_pairing_allow_entries")
+            found = rows.fetchmany(MAX_APPROVED)
+        finally:
+            connection.close()
+    except (sqlite3.Error, HomarusError, OSError):
+        return frozenset()
+    return frozenset(
+        (name.lower(), normalize_account_id(account), entry)
+        for name, account, entry in found
+        if isinstance(name, str) and isinstance(account, str) and isinstance(entry, str)
+    )
 
 
 def owner_entry(channel: str, sender: str) -> str:

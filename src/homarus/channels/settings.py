@@ -290,6 +290,7 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
     missing = tuple(key for key, setting in manifest.settings.items() if setting.required and keys[key] in (None, ""))
     streaming = config.convert_block(both.get("streaming"), StreamingSettings, (*path, "streaming"))
     place = narrowed(manifest.place, settings)
+    place = replace(place, dialect=manifest.dialects.get(str(keys.get("formatting")), place.dialect))
     return Account(
         channel=manifest.id,
         id=name,

@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -237,7 +237,8 @@ async def listen(host: str, port: int, path: str, answer: Answer) -> None:
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         status, body = await _handled(scope, receive, path, answer)
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+        kind = b"application/json" if body[:1] in (b"{", b"[") else b"text/plain"
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": body})
 
     try:
@@ -353,6 +354,27 @@ async def exchange(
                 await response.close()
     except TimeoutError:
         raise HttpError(f"no answer within {seconds:g} s") from None
+
+
+async def download(
+    url: str, name: str, *, headers: Mapping[str, str] | None = None, cure: str = "", page: bool = True
+) -> AsyncIterator[bytes]:
+    """Yield a file behind an address that was found to be the platform's. Without `page`, a web page in its place is refused:
+    that is what those are shown who must sign in."""
+    http = HttpClient()
+    try:
+        response = await http.request("GET", url, headers=headers)
+        try:
+            if response.status != 200 or (not page and response.kind.startswith("text/html")):
+                raise refused(f"{name}: the file cannot be had (HTTP {response.status})", cure)
+            while chunk := await response.next():
+                yield chunk
+        finally:
+            await response.close()
+    except HttpError as problem:
+        raise DeliveryError(DeliveryFailure.TRANSIENT, f"{name}: {problem}") from None
+    finally:
+        await http.aclose()
 
 
 def never_left(problem: HttpError) -> bool:

@@ -25,6 +25,7 @@ from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
 
 Json = dict[str, Any]
 LOGIN_SECONDS = 300
+TEST_SECONDS = 20.0
 
 
 @click.group("channels", cls=Group, default="list")
@@ -141,11 +142,15 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
             raise click.UsageError(f"{manifest.label} has no token")
         values[secrets[0]] = given["token"]
     known = accounts_of(app.config, manifest, app.env).get(account)
-    have = {**(known.own if known else {}), **values}
+    have, asked_for = {**(known.own if known else {}), **values}, False
     for key, setting in manifest.settings.items():
         from_env = setting.env and account == DEFAULT_ACCOUNT and app.env.get(setting.env)
-        if setting.required and have.get(key) in (None, "") and not from_env:
+        wanted = setting.required or (setting.unless and sys.stdin.isatty() and not as_json)
+        if wanted and all(have.get(name) in (None, "") for name in (key, *setting.unless)) and not from_env:
             values[key] = _ask(app, manifest, key, setting, as_json=as_json)
+            asked_for = True
+    if asked_for and not lacks(manifest)[0]:
+        _test(app, manifest, account, {**have, **values})
     if given["dm_policy"]:
         values["dmPolicy"] = given["dm_policy"]
     if given["allow_from"]:
@@ -213,6 +218,39 @@ def _ask(app: App, manifest: Manifest, key: str, setting: Setting, *, as_json: b
     with hushed():
         said = click.prompt(key, hide_input=setting.secret, err=True)
     return _typed(key, setting, said)
+
+
+def _test(app: App, manifest: Manifest, account: str, values: Json) -> None:
+    """Ask the platform who the new account is, before anything is kept; a person may keep what does not work yet."""
+    import asyncio
+    import tempfile
+    from pathlib import Path
+    from types import SimpleNamespace
+
+    from homarus.channels.discovery import load_entry
+
+    given = {key: setting.default for key, setting in manifest.settings.items()} | values
+    for key, setting in manifest.settings.items():
+        if setting.secret and given.get(key):
+            given[key] = app.config.resolve(given[key])
+
+    async def ask(folder: str) -> Any:
+        host: Any = SimpleNamespace(account=account, settings=given, folder=Path(folder), commands={})
+        async with asyncio.timeout(TEST_SECONDS):
+            return await load_entry(manifest)(host).probe()
+
+    try:
+        with app.out.waiting(f"asking {manifest.label}"), tempfile.TemporaryDirectory() as folder:
+            me = asyncio.run(ask(folder))
+        note = f" ({me.note})" if me.note else ""
+        app.out.line(clean(f"{manifest.label} knows it as {me.handle or me.name or me.id}{note}", 300))
+    except (HomarusError, OSError, TimeoutError) as problem:
+        why = str(problem) or "no answer in time"
+        app.out.warn(f"{manifest.label} does not take it: {clean(why, 300)}")
+        with hushed():
+            keep = click.confirm("Keep it anyway?", default=False, err=True)
+        if not keep:
+            raise HomarusError("nothing was changed", cure=f"homarus channels add {manifest.id}") from None
 
 
 @command.command("remove")

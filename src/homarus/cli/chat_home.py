@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
 from homarus.channels.settings import default_account
+from homarus.channels.support import SCAN, Note
 from homarus.cli.app import App
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.core.messages import Inbound
 from homarus.core.text import single_line
 
 if TYPE_CHECKING:
+    from homarus.cli.output import Output
     from homarus.runtime.switchboard import Switchboard
 
 T = TypeVar("T")
 CONNECT_SECONDS = 30.0
+SCAN_SECONDS = 300.0  # for somebody who looks for their phone
 
 
 def manifest_of(word: str) -> Manifest:
@@ -38,9 +41,9 @@ async def _refuse(_inbound: Inbound) -> None:
     raise HomarusError("nobody listens here", cure="'homarus gateway run' does")
 
 
-async def _connected(board: Switchboard, channel: str, account: str, tell: Callable[[str], None]) -> None:
-    """Wait until an account is up, and say what it says meanwhile. Raises where it cannot be."""
-    told, waited = "", 0.0
+async def _connected(board: Switchboard, channel: str, account: str, out: Output, drawn: Callable[[], str]) -> None:
+    """Wait until an account is up, and say what it says meanwhile; `drawn` is a code to scan. Raises where it cannot be."""
+    told, shown, waited = "", "", 0.0
     while board.manager.connected(channel, account) is None:
         now = next((each for each in board.status() if (each.channel, each.account_id) == (channel, account)), None)
         if now is None:
@@ -49,8 +52,10 @@ async def _connected(board: Switchboard, channel: str, account: str, tell: Calla
             raise ConfigError(f"{channel}/{account} is switched off", cure=f"set channels.{channel}.enabled to true")
         words = " ".join(part for part in (now.last_error, now.cure) if part)
         if words and words != told:
-            tell(told := words)
-        if (words and not now.running) or waited > CONNECT_SECONDS:
+            out.warn(told := words)
+        if (code := drawn()) and code != shown:
+            print(shown := code, file=out.err, flush=True)
+        if (words and not now.running) or waited > (SCAN_SECONDS if shown else CONNECT_SECONDS):
             raise HomarusError(now.last_error or f"{channel}/{account} did not connect", cure=now.cure)
         await asyncio.sleep(0.1)
         waited += 0.1
@@ -72,7 +77,8 @@ def once(app: App, channel: str, account: str, work: Callable[[Switchboard], Awa
         board.manager.take = _refuse  # what is written meanwhile is not acknowledged, and waits for the gateway
         try:
             await board.manager.start()
-            await _connected(board, channel, account, app.out.warn)
+            note = Note(app.paths.own_dir / "channels" / channel / account, SCAN)
+            await _connected(board, channel, account, app.out, lambda: str(note.read().get("terminal") or ""))
             return await work(board)
         finally:
             await board.drain(5.0)

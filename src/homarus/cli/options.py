@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Commands that speak for themselves: a conversation, questions, a show, a protocol, an editor, what has no end.
 TALKING = frozenset({
     ("chat",), ("agent",), ("demo",), ("onboard",), ("configure",), ("completion",), ("acp",), ("mcp", "serve"), ("config", "edit"),
-    ("gateway", "run"), ("sessions", "resume"), ("sessions", "tail"), ("logs",),
+    ("gateway", "run"), ("fleet", "worker"), ("fleet", "edge"), ("sessions", "resume"), ("sessions", "tail"), ("logs",),
 })  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def enable(app: App, plugin_id: str, in_process: bool, network: bool, as_json: b
     """Switch a plugin on, as its files are now. When they change, it stops running until it is switched on again."""
     from homarus.config.write import Operation, change
     from homarus.core.errors import HomarusError
-    from homarus.plugins.host import HealthBook
+    from homarus.plugins.health import HealthBook
     from homarus.plugins.manifest import Lock, fingerprint
 
     plugin = _named(app, plugin_id)
@@ -127,10 +127,12 @@ def enable(app: App, plugin_id: str, in_process: bool, network: bool, as_json: b
 def disable(app: App, plugin_id: str, as_json: bool) -> None:
     """Switch a plugin off."""
     from homarus.config.write import Operation, change
+    from homarus.plugins.health import HealthBook
     from homarus.plugins.manifest import Lock
 
     change(app.config, app.env, [Operation("set", ("plugins", "entries", plugin_id, "enabled"), False)])
     Lock(app.paths).write(plugin_id, None)
+    HealthBook(app.paths.own_dir).note(plugin_id, None)
     app.out.json({"id": plugin_id, "enabled": False}) if as_json else app.out.line(f"{plugin_id} is off")
 
 
@@ -221,8 +223,10 @@ def _named(app: App, plugin_id: str) -> Plugin:
 
 def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
     from homarus.core.errors import HomarusError
+    from homarus.plugins.health import HealthBook
     from homarus.plugins.manifest import Entry, Lock, PluginSettings, fingerprint, usable
 
+    health = HealthBook(app.paths.own_dir).of(plugin.id)
     settings, made = app.config.block("plugins", PluginSettings), plugin.manifest
     entry, problem, mark = settings.entries.get(plugin.id, Entry()), plugin.problem, ""
     try:
@@ -238,7 +242,7 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
         "version": made.version if made else "",
         "description": made.description if made else "",
         "folder": str(plugin.folder),
-        "runs": "inside" if entry.in_process else "apart",
+        "runs": "inside" if entry.in_process and not health.blocked else "apart",
         "tools": [tool.name for tool in made.tools] if made else [],
         "providers": list(made.providers) if made else [],
         "contextEngines": list(made.context_engines) if made else [],
@@ -246,7 +250,8 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
         "channels": [channel.id for channel in made.channels] if made else [],
         "wishes": ["network"] if made and made.wishes.network else [],
         "sha256": mark,
-        "problem": problem,
+        "failures": health.failures,
+        "problem": problem or health.last,
     }
 
 

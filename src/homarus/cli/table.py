@@ -47,6 +47,7 @@ COMMANDS: dict[str, Entry] = {
     "dashboard": Entry("Serve", "homarus.cli.gateway:dashboard", "open this home in your browser"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
     "nodes": Entry("Serve", "homarus.cli.nodes", "other machines that do what this home tells them"),
+    "fleet": Entry("Serve", "homarus.cli.fleet", "the homes of many people on many machines, on Postgres"),
     "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),
     "logs": Entry("Serve", "homarus.cli.gateway:logs", "what the gateway wrote down, and who did what"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -85,6 +85,7 @@ class Config:
         for problem in content.problems:
             self.record(problem)
         self.agents: tuple[AgentConfig, ...] = ()
+        self.floor: Callable[[dict[str, Any]], object] = lambda _document: None
         self._read({})
 
     def _read(self, overlay: Mapping[KeyPath, Any]) -> None:
@@ -95,7 +96,13 @@ class Config:
         apply_overrides(self.document, self.env, self._bad_variable)
         for path, value in overlay.items():
             self._draft.put(self.canonical(path), value, path)
+        self.floor(self.document)
         self.agents = self._roster()
+
+    def bound(self, floor: Callable[[dict[str, Any]], object]) -> None:
+        """Let whoever runs this machine change every reading of the file, last of all: what it takes away no overlay gives back."""
+        self.floor = floor
+        self.overlay({})
 
     def overlay(self, values: Mapping[KeyPath, Any]) -> None:
         """Let these values hold over those of the file, in this process alone. An empty mapping takes all of them back.

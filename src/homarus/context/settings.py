@@ -31,8 +31,9 @@ class MidTurnPrecheck(Struct, frozen=True, rename="camel"):
 # What the silent turn is asked, where the configuration has no words of its own.
 FLUSH_PROMPT = """\
 The older part of this conversation will soon be condensed. Save now what should not be lost: decisions and their reasons, promises, \
-facts about people and projects, open questions. Append them to memory/{date}.md, one short line each, in plain words that \
-make sense without this conversation. Change no other file, and repeat nothing that is in your notes already. If there is nothing \
+facts about people and projects, open questions. Call memory_retain for each, or append them to memory/{date}.md below the heading \
+"## Retain", one line each: "- W @Name: sentence." for what is so, "- B: sentence." for what was done, "- O(c=0.8) @Name: sentence." \
+for what somebody prefers or thinks (c says how sure that is). Write sentences that make sense without this conversation. Change no other file, and repeat nothing that is in your notes already. If there is nothing \
 worth saving, answer NO_REPLY. When you have saved it, answer NO_REPLY."""
 
 

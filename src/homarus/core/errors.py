@@ -38,6 +38,10 @@ class Locked(StorageError):
         self.ours = ours
 
 
+class Fenced(StorageError):
+    """Nobody acts: this home belongs to another worker by now. Nothing was written, and nothing may be sent."""
+
+
 class ModelFailure(StrEnum):
     """What kind of failure a model call ended with; decided in the provider, read by the failover."""
 

@@ -21,13 +21,16 @@ _MAX_KEYS = 100
 _OPENERS, _FEW = "-?[{", 300
 
 _KEY = late(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
-# A line that means the same to everyone: a key with nothing, with words in double quotes, a list of those, or plain words.
+# A line that means the same to everyone: a key with nothing, with words in quotes, a list of those, JSON, or plain words.
 _PLAIN_LINE = late(
     r"((?:  )*)([A-Za-z][\w-]*):(?: (?:"
-    r"\"([^\"\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff]*)\"|"
+    r"\"([^\"\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]*)\"|"
+    r"'([^'\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]*)'|"
     r"\[(\"[\w./-]+\"(?:, \"[\w./-]+\")*)\]|"
-    r"([A-Za-z](?:(?:[A-Za-z0-9 ,.'()/-]|:(?! ))*[A-Za-z0-9.)])?))?)?"
+    r"(\{\"[^\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]{0,1000}\})|"
+    r"([A-Za-z](?:[A-Za-z0-9 ,.'()/*-]*(?::(?! )[A-Za-z0-9 ,.'()/*-]*)*[A-Za-z0-9.)])?))?)?"
 )
+_STRING, _DIGIT = late(r'"[^"]*"'), late(r"\d")
 _SWITCHES = {"true": True, "false": False}
 _SPECIAL = frozenset({"true", "false", "yes", "no", "on", "off", "null"})
 _ANY_KEY = late(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
@@ -135,16 +138,32 @@ def _simple(header: str) -> dict[str, Any] | None:
             levels[-1][opened] = {}
             levels.append(levels[-1][opened])
         del levels[level + 1 :]
-        key, quoted, listed, word = match.groups()[1:]
+        key, double, single, listed, block, word = match.groups()[1:]
         special = word is not None and word.lower() in _SPECIAL and word not in _SWITCHES
         if special or key in levels[level] or key.lower() in _SPECIAL:
             return None
+        value: Any = double if double is not None else single
         if listed:
-            levels[level][key] = listed[1:-1].split('", "')
-        else:
-            levels[level][key] = quoted if quoted is not None else _SWITCHES.get(word or "", word)
-        opened = key if levels[level][key] is None else ""
+            value = listed[1:-1].split('", "')
+        elif block and (value := _json(block)) is None:
+            return None
+        elif word:
+            value = _SWITCHES.get(word, word)
+        levels[level][key] = value
+        opened = key if value is None else ""
     return levels[0]
+
+
+def _json(block: str) -> Any:
+    """Read an object of JSON that YAML reads alike; None where it is none, or the two may differ, as they do about numbers."""
+    import msgspec
+
+    if _DIGIT.search(_STRING.sub("", block)):
+        return None
+    try:
+        return plain(msgspec.json.decode(block))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _yaml(header: str) -> Any:

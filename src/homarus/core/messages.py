@@ -212,6 +212,14 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     command: str = ""
 
 
+class Poll(Struct, frozen=True, omit_defaults=True):
+    """A question to a chat, for platforms that have polls of their own."""
+
+    question: str
+    options: tuple[str, ...]
+    multiple: bool = False
+
+
 class Outbound(Struct, frozen=True, omit_defaults=True):
     """One message to be made visible. `id` is the idempotency key: sending it twice shows it once."""
 
@@ -227,6 +235,8 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
     silent: bool = False
     # Things to tap below it, label and what comes back as the `command` of a message; left out where there are no buttons.
     buttons: tuple[tuple[str, str], ...] = ()
+    # Its text asks the same, for platforms without polls.
+    poll: Poll | None = None
 
 
 def join_text(parts: tuple[Part, ...]) -> str:

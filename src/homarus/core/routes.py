@@ -186,6 +186,9 @@ class Route(Struct, frozen=True):
     account: str = DEFAULT_ACCOUNT
     to: str = ""
     thread: str = ""
+    # The Discord guild or Slack team, and the chat above a thread that is a chat of its own: rules for tools go by them.
+    space: str = ""
+    parent: str = ""
 
     @property
     def place(self) -> tuple[str, str, str, str] | None:

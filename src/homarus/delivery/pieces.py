@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from msgspec.structs import replace
 
 from homarus.core.errors import DeliveryError, DeliveryFailure
-from homarus.core.messages import Outbound
+from homarus.core.messages import Outbound, Poll
 from homarus.core.redact import redacted
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
@@ -27,6 +27,8 @@ def pieces_of(message: Outbound, place: Place, file_of: FileOf) -> tuple[tuple[P
 
     The first file takes short words along. A file that cannot be sent is named: the words around it speak of it.
     """
+    if (poll := message.poll) is not None and _takes(place, poll):
+        return tuple(replace(piece, poll=poll) for piece in render(message.text, place)[:1]), ""
     text, files, problems = message.text, list[str](), list[str]()
     for media in message.media:
         try:
@@ -39,6 +41,10 @@ def pieces_of(message: Outbound, place: Place, file_of: FileOf) -> tuple[tuple[P
     text = "\n\n".join([text, *(f"⚠️ {problem}" for problem in problems)]).strip()
     pieces = _with_buttons(_words_and_files(text, files, message, place), message, place)
     return tuple(pieces), "; ".join(problems)
+
+
+def _takes(place: Place, poll: Poll) -> bool:
+    return len(poll.options) <= place.polls and max(map(len, poll.options)) <= place.poll_chars
 
 
 def _words_and_files(text: str, files: list[str], message: Outbound, place: Place) -> list[Piece]:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from homarus.core.messages import Poll
+
 
 class Place(Struct, frozen=True, rename="camel"):
     """What a platform can show. Part of a channel's manifest; the settings of a channel may narrow it."""
@@ -27,6 +29,9 @@ class Place(Struct, frozen=True, rename="camel"):
     threads: bool = False
     replies: bool = False
     buttons: bool = False
+    # How many answers a poll of the platform's own may have, and how long one may be; 0: there are none.
+    polls: int = 0
+    poll_chars: int = 100
     media: bool = False
     voice: bool = False
     media_bytes: int = 20_000_000
@@ -61,3 +66,4 @@ class Piece(Struct, frozen=True):
     file: str = ""
     as_voice: bool = False
     buttons: tuple[tuple[Button, ...], ...] = ()
+    poll: Poll | None = None

@@ -22,6 +22,7 @@ from homarus.delivery.stream import StreamFilter
 # Platforms count edits like messages; about one in a second is what they bear.
 EVERY_S = 1.0
 _LONGEST_S = 60.0
+THOUGHT_CHARS = 1500  # the end of a long thought
 _PATIENCE_S = 15.0
 
 USUAL = StreamingSettings()
@@ -57,6 +58,7 @@ class Preview:
         self._filter = StreamFilter()
         self._text = ""
         self._lines: list[str] = []
+        self._thought = ""
         self._sent = ""
         self.seen: Piece | None = None
         self._over, self._showing = asyncio.Event(), False
@@ -79,6 +81,12 @@ class Preview:
     def update(self, text: str) -> None:
         """Show this text from now on."""
         self._text = text
+        if text.strip():
+            self._begin()
+
+    def think(self, text: str) -> None:
+        """Show what the model thinks, for as long as there are no words."""
+        self._thought = text
         if text.strip():
             self._begin()
 
@@ -134,7 +142,9 @@ class Preview:
     def _piece(self) -> Piece | None:
         """Return what is to be seen now: the first message of the words so far, or what is at work."""
         text = self._text
-        if self._mode == "progress" or (not text.strip() and self._lines):
+        if self._thought.strip() and not text.strip():
+            text = f"💭 {redacted(self._thought.strip())[-THOUGHT_CHARS:]}"
+        elif self._mode == "progress" or (not text.strip() and self._lines):
             text = "\n".join([self._progress.title, *(f"- `{line.replace('`', chr(39))}`" for line in self._lines)])
         pieces = render(text[: 2 * self._place.limit], self._place)
         return pieces[0] if pieces else None

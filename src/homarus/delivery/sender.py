@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -35,6 +36,10 @@ PIECES_PER_MINUTE = 30
 _LONGEST_PAUSE_S = 3600.0
 # A request that takes longer, also one with a large file, will not come back.
 REQUEST_S = 300.0
+# What a chat is told of a message of which nobody knows whether it arrived.
+DOUBT = "doubt."
+IN_DOUBT = "⚠️ I was cut off while I was sending, and cannot know how much of this arrived: “{}” Tell me if I shall say it again."
+DOUBT_CHARS = 120
 _ENDS = "the program ends; the message stays in the outbox"
 
 Target = tuple[str, str, str, str]
@@ -420,7 +425,30 @@ class Sender:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _doubt(self, row: Row) -> None:
+        """Tell a chat of a message in doubt, once. It is on disk before the row ends; whoever waits for that is told then."""
+        message = row.outbound
+        if message.id.startswith(DOUBT) or message.id in self._waiters:
+            return
+        cut = row.pieces[row.trying].plain if row.trying is not None and row.trying < len(row.pieces) else message.text
+        about = single_line(without_tokens(cut)[0], DOUBT_CHARS) or ", ".join(Path(name).name for name in message.media)
+        try:
+            self.submit(
+                Outbound(
+                    DOUBT + message.id,
+                    message.channel,
+                    message.to,
+                    IN_DOUBT.format(about),
+                    message.account,
+                    message.thread,
+                )
+            )
+        except StorageError as error:
+            self._warn(one_line(error))
+
     async def _settle(self, row: Row, outcome: Outcome, reason: str) -> None:
+        if outcome == "unknown":
+            self._doubt(row)
         try:
             settled = self._outbox.settle(row.outbound.id, outcome, reason)
         except StorageError as error:

@@ -111,6 +111,7 @@ class Connection:
         self.caps: frozenset[str] = frozenset()
         # What a node says that it can do.
         self.commands: frozenset[str] = frozenset()
+        self.offers: dict[str, list[str]] = {}
         # Sessions of which this client wants every message, and whether it wants to know of changes in the list.
         self.messages_of: set[str] = set()
         self.wants_sessions = False

@@ -34,6 +34,7 @@ from homarus.gateway.rows import displayed, row_of
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import APPROVALS
 from homarus.sessions.codec import from_message
+from homarus.sessions.entry import MessageEntry
 
 if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
@@ -148,7 +149,18 @@ class Feed:
             return
         row = row_of(self._gateway, session)
         payload = {"sessionKey": key, "agentId": session.agent_id, "message": body, "session": row}
+        if ident := self._entry_id(session, body):
+            # By its id a client knows the line again that its history holds, too.
+            payload |= {"messageId": ident, "message": {**body, "__openclaw": {"id": ident}}}
         self._gateway.hub.tell("session.message", payload, to=lambda each: key in each.messages_of)
+
+    def _entry_id(self, session: SessionKey, body: dict[str, Any]) -> str:
+        """Return under which id the log holds a message that was just written to it."""
+        opened = self._gateway.client.home.sessions.get(session)
+        for entry in reversed(opened.writer.branch if opened is not None else ()):
+            if isinstance(entry, MessageEntry) and entry.role == body["role"]:
+                return entry.id if entry.body.get("toolCallId") == body.get("toolCallId") else ""
+        return ""
 
     # Events.
 

@@ -13,6 +13,7 @@ from homarus.config.reload import plan_reload
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
+from homarus.core.routes import main_session
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 DRAIN_SECONDS = 300.0
+RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 SEND_SECONDS = 10.0  # for what was said and is not sent yet; it is durable in any case
 # What every turn or request reads anew; a change anywhere else takes a fresh start, which waits until nothing runs.
 _LIVE = """
@@ -41,6 +43,7 @@ class Life:
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
         self.restarts = False
+        self._why = ""
 
     # The file.
 
@@ -63,6 +66,7 @@ class Life:
         home = self._gateway.client.home
         try:
             fresh = load_config(home.config.paths, home.env)
+            fresh.bound(home.config.floor)
         except HomarusError as problem:
             _log.warning("the changed configuration is not used: %s", problem)
             return "none"
@@ -79,7 +83,7 @@ class Life:
             self._gateway.spawn(self._gateway.switchboard.reload())
         elif kind == "restart":
             _log.info("starting anew for %s", ", ".join(names))
-            self.restart()
+            self.restart(f"changed settings: {', '.join(names)}")
         if kind != "none":
             path, now_ms = str(home.config.paths.config_path), self._gateway.now_ms
             self._gateway.hub.tell("config.changed", {"path": path, "hash": fresh.hash, "ts": now_ms})
@@ -93,15 +97,18 @@ class Life:
             self._hurry.set()
         self._ending.set()
 
-    def restart(self) -> str:
+    def restart(self, why: str = "asked for") -> str:
         """End as `stop` does, and begin again."""
-        self.restarts = True
+        self.restarts, self._why = True, why
         self._ending.set()
         return "The gateway starts anew as soon as nothing runs."
 
     async def ended(self, tell: Callable[[str], None] | None = None) -> None:
         """Wait until it is time to end, and then until nothing runs, at most five minutes."""
         await self._ending.wait()
+        if self.restarts:
+            home, facts = self._gateway.client.home, {"reason": self._why, "restartExpectedMs": RESTART_MS}
+            await home.tell("gateway:pre-restart", main_session(home.config.default_agent.id), facts)
         running = self._gateway.runtime.lanes.busy
         if running and tell is not None:
             tell(f"finishing {len(running)} running turns; once more ends them now")

@@ -45,7 +45,9 @@ class Live:
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._config = load_config(self._config.paths, self._env)
+                fresh = load_config(self._config.paths, self._env)
+                fresh.bound(self._config.floor)
+                self._config = fresh
             except HomarusError:
                 return self._config
         return self._config

@@ -21,6 +21,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.gateway.settings import LogSettings
 from homarus.storage.atomic import ensure_dir
+from homarus.storage.volume import kept
 
 if TYPE_CHECKING:
     from homarus.gateway.scopes import Principal
@@ -98,27 +99,29 @@ class Ledger:
         self._day = ""
         self._full = False
         self._fd = -1
-        self._path = folder
+        self._path = self._today = folder
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
-        day = f"{now:%Y-%m-%d}"
-        path = self._folder / f"{day}.jsonl"
+        day = now.date().isoformat()
         if day != self._day:
-            self._day, self._full = day, False
+            self._day, self._full, self._today = day, False, self._folder / f"{day}.jsonl"
             self._forget(now)
         if self._full:
             return
-        kept = {key: single_line(value, 200) if isinstance(value, str) else value for key, value in facts.items()}
+        clean = {key: single_line(value, 200) if isinstance(value, str) else value for key, value in facts.items()}
         row = {
             "time": iso_ms(now),
             "what": what,
-            **{key: value for key, value in kept.items() if value not in ("", None)},
+            **{key: value for key, value in clean.items() if value not in ("", None)},
         }
         try:
-            fd = self._file(path)
-            os.write(fd, msgspec.json.encode(row) + b"\n")
-            self._full = os.fstat(fd).st_size > MAX_DAY
+            fd, line = self._file(self._today), msgspec.json.encode(row) + b"\n"
+            size = os.fstat(fd).st_size
+            with kept(self._today) as elsewhere:
+                elsewhere.append(size, line, 0o600, durable=False)
+                os.write(fd, line)
+            self._full = size + len(line) > MAX_DAY
         except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
             _log.warning("the ledger could not be written: %s", problem)
 

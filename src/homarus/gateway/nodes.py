@@ -294,7 +294,7 @@ class Nodes:
             facts = {"version": connection.client.version, "deviceFamily": connection.client.device_family}
             row |= {key: single_line(value, 80) for key, value in facts.items() if value}
             here = {"connected": True, "connectedAtMs": connection.since, "lastSeenAtMs": connection.since}
-            row |= here | {"remoteIp": connection.peer.address}
+            row |= here | {"remoteIp": connection.peer.address} | connection.offers
         return row
 
 

@@ -215,6 +215,9 @@ class PageFeed:
                 self.tell(session, kind, at=at, text=text[at:])
 
     def _line(self, session: SessionKey, role: str, call: str, **more: Any) -> None:
+        if not any(f"page:{session}" in each.messages_of for each in self._gateway.hub.connections.values()):
+            self._count(session)  # nobody looks; whoever comes later reads the transcript
+            return
         opened = self._gateway.client.home.sessions.get(session)
         branch = opened.writer.branch if opened is not None else []
         for place in range(len(branch) - 1, -1, -1):
@@ -228,10 +231,13 @@ class PageFeed:
 
     def tell(self, session: SessionKey, kind: str, **facts: Any) -> None:
         """Tell everybody who looks at a session; each session counts what was told of it."""
+        name = f"page:{session}"
+        payload = {"session": str(session), "seq": self._count(session), "kind": kind, **facts}
+        self._gateway.hub.tell(EVENT, payload, to=lambda each: name in each.messages_of)
+
+    def _count(self, session: SessionKey) -> int:
         number = self._numbers.pop(session, 0) + 1
         self._numbers[session] = number
         while len(self._numbers) > MAX_SESSIONS:
             del self._numbers[next(iter(self._numbers))]
-        name = f"page:{session}"
-        payload = {"session": str(session), "seq": number, "kind": kind, **facts}
-        self._gateway.hub.tell(EVENT, payload, to=lambda each: name in each.messages_of)
+        return number

@@ -23,7 +23,7 @@ from homarus.gateway.connection import Connection, Receive, Send
 from homarus.gateway.devices import Devices
 from homarus.gateway.feed import Feed
 from homarus.gateway.hub import Hub
-from homarus.gateway.life import Life
+from homarus.gateway.life import RESTART_MS, Life
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
@@ -50,7 +50,6 @@ MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who 
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
 GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
-RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
 class Gateway:
@@ -197,8 +196,11 @@ class Gateway:
 
     # Its life.
 
-    async def start(self) -> None:
-        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
+    async def start(self, *, alone: bool = True) -> None:
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs.
+
+        `alone` in its process it tunes that for one home; whoever serves many does so once.
+        """
         self.feed.start()
         self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
@@ -214,7 +216,8 @@ class Gateway:
         automation.start()
         self.spawn(automation.boot())
         self.spawn(self.switchboard.start())
-        self.spawn(asyncio.to_thread(_preload))
+        if alone:
+            self.spawn(asyncio.to_thread(preload))
 
     def _begin_telemetry(self) -> None:
         """Tell a collector what happens, where the settings ask for it; what keeps it from that keeps nothing else from working."""
@@ -318,7 +321,7 @@ def _logging(config: Config) -> Iterator[None]:
         handler.close()
 
 
-def _preload() -> None:
+def preload() -> None:
     """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
     from homarus.gateway.methods import table
 

@@ -130,10 +130,10 @@ def open_port(settings: GatewaySettings) -> list[socket.socket]:
             f"gateway.bind '{settings.bind}' would show the token to everybody on the way",
             cure="set gateway.tls, or gateway.trustedProxies for a proxy that does TLS, or stay on loopback",
         )
-    opened = [_listening(host, settings.port) for host in hosts]
+    opened = [listening(host, settings.port) for host in hosts]
     if hosts == ("127.0.0.1",):
         with contextlib.suppress(ConfigError, OSError):  # a machine without IPv6 has one loopback only
-            opened.append(_listening("::1", opened[0].getsockname()[1]))
+            opened.append(listening("::1", opened[0].getsockname()[1]))
     return opened
 
 
@@ -162,7 +162,7 @@ def _tailnet() -> str:
     return str(address) if first[0] == "100" and 64 <= int(first[1]) < 128 else ""
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio sends small frames at once instead of gathering them.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

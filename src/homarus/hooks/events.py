@@ -15,22 +15,20 @@ KEYS: tuple[str, ...] = (
     "command:reset",
     "command:stop",
     "agent:bootstrap",
+    "agent:end",
+    "tool:after",
     "session:compact:before",
     "session:compact:after",
     "session:auto-reset",
     "session:patch",
     "gateway:startup",
+    "gateway:pre-restart",
     "gateway:shutdown",
     "message:received",
+    "message:transcribed",
+    "message:preprocessed",
     "message:sent",
 )
-# OpenClaw's other keys, by the part of the program whose moments they are. A program without that part emits none of
-# them; a hook that waits for one is told so.
-ELSEWHERE: dict[str, str] = {
-    "gateway:pre-restart": "gateway",
-    "message:transcribed": "channels",
-    "message:preprocessed": "channels",
-}
 
 
 class HookEvent(Struct):
@@ -85,7 +83,4 @@ def unheard(key: str) -> str:
     name = family(key)
     if any(name in listening_order(known) for known in KEYS):
         return ""
-    owner = next((part for known, part in ELSEWHERE.items() if name in listening_order(known)), "")
-    return (
-        f"'{key}' belongs to the {owner}, and nothing emits it without that" if owner else f"nothing ever emits '{key}'"
-    )
+    return f"nothing ever emits '{key}'"

@@ -23,7 +23,7 @@ _ON_BY_DEFAULT = frozenset({"browser.enabled"})
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
-class Requires(Struct, frozen=True):
+class Requires(Struct, frozen=True, gc=False):
     """What must be there. `always` waives everything but the operating system."""
 
     always: bool = False

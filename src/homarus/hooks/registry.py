@@ -99,7 +99,7 @@ class HookRegistry:
         for listener in self.listeners(event.key):
             given = _given(event, listener)
             limit = listener.timeout or timeout or self._timeout
-            _settle(event, given, listener, _alone(listener.handler, given, limit))
+            _settle(event, given, listener, run_alone(listener.handler, given, limit))
         return event
 
     async def _call(self, listener: Listener, event: HookEvent, limit: float) -> BaseException | None:
@@ -121,7 +121,7 @@ class HookRegistry:
 async def _contained(handler: Handler, event: HookEvent) -> BaseException | None:
     """Run a handler and return what it raised; a hook must not even end the process with `sys.exit`."""
     try:
-        answer = handler(event) if inspect.iscoroutinefunction(handler) else await _in_thread(handler, event)
+        answer = handler(event) if inspect.iscoroutinefunction(handler) else await beside_the_loop(handler, event)
         if inspect.isawaitable(answer):
             await answer
     except (Exception, SystemExit, asyncio.CancelledError, KeyboardInterrupt) as problem:  # noqa: BLE001 - see above
@@ -129,8 +129,8 @@ async def _contained(handler: Handler, event: HookEvent) -> BaseException | None
     return None
 
 
-async def _in_thread(handler: Handler, event: HookEvent) -> Any:
-    """Run a plain function beside the loop, in a thread that nobody waits for when the program ends."""
+async def beside_the_loop(function: Callable[[Any], Any], given: Any) -> Any:
+    """Run somebody's plain function in a thread that nobody waits for when the program ends."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
 
@@ -141,12 +141,13 @@ async def _in_thread(handler: Handler, event: HookEvent) -> Any:
             answer.set_result(result)
         else:
             # A Future does not take StopIteration, and SystemExit would leave the loop.
-            answer.set_exception(RuntimeError(_say(problem)))
+            plain = isinstance(problem, Exception) and not isinstance(problem, StopIteration)
+            answer.set_exception(problem if plain else RuntimeError(_say(problem)))
 
     def work() -> None:
         result, problem = None, None
         try:
-            result = handler(event)
+            result = function(given)
         except BaseException as raised:  # noqa: BLE001 - handed over to the loop
             problem = raised
         try:
@@ -158,8 +159,8 @@ async def _in_thread(handler: Handler, event: HookEvent) -> Any:
     return await answer
 
 
-def _alone(handler: Handler, event: HookEvent, limit: float) -> BaseException | None:
-    """Run a handler in a thread that nobody waits for longer than `limit`; return what it raised."""
+def run_alone(function: Callable[[Any], Any], given: Any, limit: float) -> BaseException | None:
+    """Run somebody's function in a thread that nobody waits for longer than `limit`; return what it raised."""
     outcome: list[BaseException | None] = []
     done = threading.Event()
 
@@ -171,7 +172,7 @@ def _alone(handler: Handler, event: HookEvent, limit: float) -> BaseException | 
     def work() -> None:
         problem: BaseException | None = None
         try:
-            answer = handler(event)
+            answer = function(given)
             if inspect.isawaitable(answer):
                 asyncio.run(finish(answer))
         except BaseException as raised:  # noqa: BLE001 - handed over to the one who waits

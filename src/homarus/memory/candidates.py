@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
-from homarus.memory.terms import beginning, match_expression, stem
+from homarus.memory.terms import beginning, is_inflected, kernel, match_expression, stem
 from homarus.storage.cache import BoundedCache
 
 LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
@@ -142,6 +142,13 @@ def read_files(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, FileRo
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
 LONG = 7  # letters of a word that stands nowhere and is looked for by its beginning
 LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
+FORMS = "~"  # behind a word: its forms and compounds count as the word
+FORM = 0.6  # what a form or a compound counts for the word itself
+LEAST_PART, LEAST_HEAD, COMPOUNDS = (
+    5,
+    3,
+    30,
+)  # letters of a part of a compound and of what stands before it; and how many are looked up
 KEPT_IDS = 400_000  # ids in memory over all words, about 28 MB
 
 
@@ -163,9 +170,11 @@ class Postings:
         self.lines = 0
         self.words = 0
         self.highest = 0
+        self._vocabulary = ""  # all words of the index, one a line; read for the first question that needs it
 
     def clear(self) -> None:
         self._cache.clear()
+        self._vocabulary = ""
         self.lines = 0
 
     def measure(self, conn: sqlite3.Connection) -> None:
@@ -174,7 +183,7 @@ class Postings:
             row = conn.execute("SELECT sum(lines), sum(words), max(last_id) FROM files").fetchone()
             self.lines, self.words, self.highest = row[0] or 0, row[1] or 0, row[2] or 0
 
-    def look_up(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
+    def look_up(self, conn: sqlite3.Connection, terms: Iterable[str], *, foreign: bool = False) -> list[Posting]:
         """Return one posting per distinct word; two forms of one stem count once, absent words not at all.
 
         Where no word of a question stands anywhere, longer words that begin with one are better than nothing.
@@ -182,6 +191,8 @@ class Postings:
         self.measure(conn)
         terms = list(terms)
         found = self._find(conn, terms)
+        if foreign:
+            found += self._find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
         if not found:
             return self._find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
         known = {posting.term for posting in found}
@@ -211,8 +222,10 @@ class Postings:
         return posting.idf if posting is not None and posting.count else idf(0, self.lines)
 
     def _read(self, conn: sqlite3.Connection, term: str) -> Posting:
-        weak = term.endswith("*")
-        expression = f'"{term[:-1]}"*' if weak else match_expression(term)
+        weak = term.endswith(("*", FORMS))
+        expression = self._forms(conn, term[:-1]) if term.endswith(FORMS) else match_expression(term)
+        if term.endswith("*"):
+            expression = f'"{term[:-1]}"*'
         try:
             rows = conn.execute(
                 "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? ORDER BY rowid LIMIT ?",
@@ -227,8 +240,23 @@ class Postings:
             posting = Posting(term, min(self.lines, HEAVY * max(spread, self.highest) // spread), None)
         posting.idf = idf(posting.count, self.lines)
         if weak:
-            posting.term, posting.weak, posting.idf = term[:-1], True, posting.idf / 2
+            share = FORM if term.endswith(FORMS) else 0.5
+            posting.term, posting.weak, posting.idf = term[:-1], True, posting.idf * share
         return posting
+
+    def _forms(self, conn: sqlite3.Connection, term: str) -> str:
+        """Return the expression for what these notes have of a word: with other endings, and behind other letters.
+
+        `bibliothek` also stands in `universitatsbibliothek`: which words hold it is read from the words of the index.
+        """
+        if not self._vocabulary:
+            self._vocabulary = "\n".join(["", *(row[0] for row in conn.execute("SELECT term FROM lines_vocab")), ""])
+        part, found, at = kernel(term), [f'"{kernel(term)}"*'], 0
+        while len(part) >= LEAST_PART and len(found) < COMPOUNDS and (at := self._vocabulary.find(part, at + 1)) > 0:
+            start, end = self._vocabulary.rindex("\n", 0, at) + 1, self._vocabulary.index("\n", at)
+            if at - start >= LEAST_HEAD and end - at <= len(term) + 3:
+                found.append(f'"{self._vocabulary[start:end]}"')
+        return " OR ".join(found)
 
     def around(self, conn: sqlite3.Connection, posting: Posting, ids: Iterable[int], reach: int = 2) -> frozenset[int]:
         """Return where a heavy word stands within `reach` of these lines."""
@@ -297,7 +325,7 @@ def gather(
     keep: int = KEEP,
 ) -> Pool:
     """Return the candidates of a query; `extra` are ids that another signal, such as vectors, proposes."""
-    found = postings.look_up(conn, query.terms)
+    found = postings.look_up(conn, query.terms, foreign=query.foreign)
     chosen = _by_words(conn, postings, found, keep)
     spread = set(chosen)
     for number in chosen[: keep // 2]:  # the better half brings its neighbours

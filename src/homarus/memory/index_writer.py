@@ -222,6 +222,8 @@ class IndexWriter:
             # A line may also take a fact back, or turn it down for MEMORY.md: then it is none itself.
             told = next(((name, f"{name}s") for name in ("forget", "reject") if bullet.attr(name)), ("sup", "active"))
             sure, origin, replaced = bullet.confidence, ", ".join(unit.origin) or "owner", bullet.attr(told[0]) or ""
+            if bullet.struck:  # whoever crosses a fact out takes it back, wherever else it stands
+                told, replaced = ("forget", "forgets"), f"^{bullet.id}"
             place = [path, unit.line, unit.line, unit.day, unit.first, unit.last, unit.precision]
             facts.append([bullet.id, file, bullet.kind, bullet.text, *place, sure, origin, replaced, told[1]])
             links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)

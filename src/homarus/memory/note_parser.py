@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from homarus.core.origin import take_origin
 from homarus.core.patterns import late
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
-from homarus.memory.schema import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet, struck
+from homarus.memory.schema import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, STRUCK, TIME
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
@@ -116,7 +116,7 @@ def _number() -> re.Pattern[str]:
 
 @cache
 def _first_person() -> re.Pattern[str]:
-    return re.compile(r"\b(?:i|my|mine|me|we|our)\b")
+    return re.compile(r"\b(?:i|my|mine|me|we|our|ich|meine?[mnrs]?|wir|unsere?[mnrs]?|yo|mis?|nosotros|nuestr[oa]s?)\b")
 
 
 def line_flags(text: str) -> int:
@@ -230,12 +230,13 @@ class _Reader:
     def _unit(self, number: int, text: str, bullet: Bullet | None, continued: int) -> None:
         speaker = "" if self.fence or bullet else speaker_of(text)
         body = bullet.text if bullet else text
+        crossed = bullet.struck if bullet else bool(struck(body_of(text)))
         unit = NoteLine(
             number,
             text,
             _ordinal(self.day),
             speaker=speaker,
-            flags=line_flags(body) | (CODE if self.fence else 0) | continued,
+            flags=line_flags(body) | (CODE if self.fence else STRUCK if crossed else 0) | continued,
             entities=bullet.entities if bullet else (() if self.fence else entities_in(text)),
             size=measure(body),
             head=self.heads[-1][1] if self.heads else None,

@@ -75,6 +75,7 @@ class Query(Struct, frozen=True):
     called: tuple[str, ...] = ()  # words written like names that no speaker or entity bears, names of things included
     subject: tuple[str, ...] = ()  # those of them that the question is about, by its grammar
     bare: str = ""  # the question without the names, for vectors
+    foreign: bool = False  # a question in none of the words that English questions are made of
     category: str = ""  # what kind of thing is asked for, where everyday words of that kind are known
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
@@ -118,6 +119,7 @@ def analyse(
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
+        foreign=_foreign(text),
         category=next(filter(None, map(asked_for, core)), "") if _asks(text) else "",
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
@@ -139,6 +141,44 @@ def _subjects(text: str) -> list[str]:
 def _asks(text: str) -> bool:
     """Say whether a text is a question rather than a list of words to look for."""
     return text.rstrip().endswith("?") or bool(_ASKING & set(words(text)[:1]))
+
+
+_ENGLISH = _ASKING | frozenset(
+    [
+        "the",
+        "of",
+        "a",
+        "an",
+        "and",
+        "or",
+        "to",
+        "is",
+        "are",
+        "did",
+        "does",
+        "do",
+        "has",
+        "have",
+        "had",
+        "be",
+        "been",
+        "by",
+        "it",
+        "that",
+        "this",
+        "my",
+        "your",
+        "i",
+        "he",
+        "she",
+    ]
+)
+
+
+def _foreign(text: str) -> bool:
+    """Say whether a question is in another language than English, whose endings the stemmer of the index does not know."""
+    said = words(text)
+    return len(said) >= 3 and text.rstrip().endswith(("?", "？")) and not _ENGLISH & set(said)
 
 
 def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:

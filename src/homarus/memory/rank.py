@@ -21,7 +21,7 @@ from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
-from homarus.memory.schema import LABELS, QUESTION, RETAIN
+from homarus.memory.schema import LABELS, QUESTION, RETAIN, STRUCK
 from homarus.memory.terms import match_expression, plain
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "vector": (0.0, 0.50, 0.75, 0.50),
     "vectors": (0.0, 0.45, 0.70, 0.55),
     "sentence": (0.0, 0.0, 0.0, 0.45),
-    "name": (0.45, 0.45, 0.45, 0.45),
-    "own": (0.20, 0.15, 0.15, 0.15),
+    "name": (0.30, 0.35, 0.45, 0.45),
+    "own": (0.30, 0.25, 0.15, 0.15),
     "date": (1.30, 1.30, 1.30, 1.30),
     "when": (0.50, 0.50, 0.50, 0.50),
     "number": (0.35, 0.35, 0.35, 0.35),
@@ -51,7 +51,7 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "answer": (0.50, 0.30, 0.25, 0.35),
     "day": (0.50, 0.40, 0.30, 0.30),
     "length": (0.55, 0.30, 0.40, 0.15),
-    "kind": (0.30, 0.20, 0.20, 0.0),
+    "kind": (0.30, 0.30, 0.20, 0.0),
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
 # What no conversation can teach; each touches only notes that have such lines.
@@ -167,8 +167,9 @@ def rank(
     columns |= signals.shape(query, rows, columns["name"])
     columns |= signals.support(rows, columns["word"])
     columns["exact"] = signals.exact(query, rows, columns["covered"], partial(lines.texts, conn))
-    if filters.superseded:
-        columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
+    gone = [bool(row.flags & STRUCK) or (row.file, row.line) in filters.superseded for row in rows]
+    if any(gone):
+        columns["superseded"] = [float(one) for one in gone]
     if vectors and asked:
         columns |= vectors.columns(conn, query, asked, rows, postings)
     if "together" in columns:
@@ -198,7 +199,7 @@ def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]
         plain_text = body_of(text) if row.speaker else text.partition(": ")[2] or text if row.flags & RETAIN else text
         speaker = "" if plain(row.speaker) in LABELS else row.speaker
         linked = [name for name in row.entities.split("\x1f") if name]
-        usable = row.day and row.kind not in {"heading", "path"} and not row.flags & QUESTION
+        usable = row.day and row.kind not in {"heading", "path"} and not row.flags & (QUESTION | STRUCK)
         dated.append((row.day or 0, claims(plain_text, linked, speaker, loose=not speaker) if usable else ()))
     return {lead[older]: lead[newer] for older, newer in replaced(dated).items()}
 
@@ -210,7 +211,8 @@ def _prefer_newer(query: Query, scores: list[float], later: Mapping[int, int]) -
         if query.has("changes"):
             scores[older], scores[newer] = max(scores[older], high - BESIDE), max(scores[newer], high - BESIDE)
         elif low >= RIVAL * high and not query.has("history") and not query.spans:
-            scores[newer], scores[older] = high, min(low, high - BESIDE)
+            # The newer one goes before the older one, which keeps its place: that one replaces the other is only inferred.
+            scores[newer], scores[older] = high, min(scores[older], high - BESIDE)
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:
@@ -261,6 +263,9 @@ def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     lead = order[:VALUED]
     texts.prefetch([ranked.rows[index].id for index in lead])
     value = {index: ranked.scores[index] - PRICE * log(cost(texts.get(ranked.rows[index].id))) for index in lead}
+    for older, newer in ranked.replaced.items():  # what replaced another line goes before it, whatever it costs
+        if older in value and newer in value and ranked.scores[newer] > ranked.scores[older]:
+            value[newer] = max(value[newer], value[older] + 1e-6)
     return sorted(lead, key=lambda index: -value[index]) + order[VALUED:]
 
 

@@ -6,7 +6,7 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED = (1 << bit for bit in range(10))
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED, STRUCK = (1 << bit for bit in range(11))
 _LABELS = """todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan
 status next done action actions result results remember important update why how what source link links tags date
 name kind aliases title user assistant me"""
@@ -20,7 +20,7 @@ def kind_names(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(KINDS.get(name.upper(), name.lower()) for name in given)
 
 
-VERSION = 13
+VERSION = 14
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.

@@ -206,6 +206,16 @@ def beginning(word: str) -> str:
     return word[: max(4, len(word) - (2 if len(word) < 8 else 3))]
 
 
+def is_inflected(word: str) -> bool:
+    """Say whether a word of another language than English has forms to look for: it is long enough, and no number."""
+    return len(word) >= 5 and word.isalpha() and not _RUN.search(word)
+
+
+def kernel(word: str) -> str:
+    """Return what the forms of a word share where many endings follow one another, as in Turkish: more is cut of a longer word."""
+    return word[: max(4, round(len(word) * 0.67))]
+
+
 LIMIT = 700
 ENDING = 4  # letters that may follow the stem of a word
 

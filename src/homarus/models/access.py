@@ -75,7 +75,7 @@ class Models:
         primary = split_ref(str(agent.get("model.primary") or ""))
         provider = primary.provider if primary else ""
         return build_names(
-            models if isinstance(models, dict) else {}, self.catalog.configured(), provider, self.catalog.known()
+            models if isinstance(models, dict) else {}, self.catalog.configured(), provider, self.catalog.known
         )
 
     def store(self, agent: AgentConfig) -> AuthStore:

@@ -153,6 +153,7 @@ class Catalog:
             for model in dict.fromkeys([*own, *self._known(name)]):
                 yield self.model(ModelRef(name, model))
 
+    @functools.cached_property
     def known(self) -> tuple[str, ...]:
         """Return `provider/model` of everything in the built-in list, by preference, without reading any of it further."""
         if self._replace:

@@ -74,19 +74,23 @@ class Fragments(Generic[F]):
 
     def __init__(self, encode: Callable[[Message], F], size_of: Callable[[F], int]) -> None:
         self._encode = encode
-        self._known: BoundedCache[str, tuple[tuple[Message, ...], list[F]]] = BoundedCache(
-            MAX_SESSIONS, MAX_BYTES, lambda entry: sum(map(size_of, entry[1]))
+        self._size_of = size_of
+        # By session: the messages, a fragment of each, and the size of all.
+        self._known: BoundedCache[str, tuple[tuple[Message, ...], list[F], int]] = BoundedCache(
+            MAX_SESSIONS, MAX_BYTES, lambda entry: entry[2]
         )
 
     def of(self, request: ModelRequest) -> list[F]:
         """Return one fragment for each message of a request; only what the request before did not have is encoded."""
         session, messages = request.session_id, request.messages
-        old, made = self._known.get(session, ((), [])) if session else ((), [])
+        old, made, size = self._known.get(session, ((), [], 0)) if session else ((), [], 0)
         same = len(old)
         # Comparing tuples looks at identity first, so the usual case (one session that grows) costs next to nothing.
         if messages[:same] != old:
             same = next((at for at, one in enumerate(messages) if at == same or one != old[at]), len(messages))
-        fragments = made[:same] + [self._encode(inert(message)) for message in messages[same:]]
+        fresh = [self._encode(inert(message)) for message in messages[same:]]
+        fragments = made[:same] + fresh
         if session:  # nothing follows a single question (a summary, a title) that could use its bytes again
-            self._known.put(session, (messages, fragments))
+            size += sum(map(self._size_of, fresh)) - sum(map(self._size_of, made[same:]))
+            self._known.put(session, (messages, fragments, size))
         return fragments

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PIECE = 65536
 LOOKUP_PAUSE = 1.0
+MAX_OPEN = 100
 MAX_ANSWER = 1 << 30  # a batch of 50,000 vectors
 # Control characters in a header would smuggle in another one.
 _UNFIT = late(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -86,7 +87,10 @@ class Response:
 class HttpClient:
     """Kept connections to servers, for the running event loop. `choose` decides where a connection really goes."""
 
-    def __init__(self, *, proxies: Proxies = NO_PROXY, trust: Trust = SYSTEM, choose: Choose | None = None) -> None:
+    def __init__(
+        self, *, proxies: Proxies = NO_PROXY, trust: Trust = SYSTEM, choose: Choose | None = None, most: int = MAX_OPEN
+    ) -> None:
+        self._most = most  # connections at a time
         self._proxies = proxies
         self._trust = trust
         self._choose = choose
@@ -138,7 +142,7 @@ class HttpClient:
         key = (target.scheme, proxy)
         if key not in pools:
             secure = target.scheme == "https" or proxy.startswith("https:")
-            pools[key] = transport.make_pool(proxy, self._trust.context() if secure else None, self._choose)
+            pools[key] = transport.make_pool(proxy, self._trust.context() if secure else None, self._choose, self._most)
         return pools[key]
 
     async def aclose(self) -> None:

@@ -23,7 +23,7 @@ CONNECT_SECONDS = 20.0
 # Its debug lines hold headers, which are nobody's business.
 logging.getLogger("httpcore2").setLevel(logging.INFO)
 IDLE_SECONDS = 55.0
-MAX_IDLE, MAX_OPEN = 8, 100
+MAX_IDLE = 8
 ALIVE = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),)
 # What httpcore2 raises, and what slips through it: of anyio's streams, and of a SOCKS proxy that answers nonsense.
 FAILURES: tuple[type[Exception], ...] = (
@@ -68,12 +68,14 @@ class Chosen(httpcore2.AnyIOBackend):
         return await super().connect_tcp(address, port, timeout, local_address, socket_options)
 
 
-def make_pool(proxy: str, context: ssl.SSLContext | None, choose: Choose | None) -> httpcore2.AsyncConnectionPool:
+def make_pool(
+    proxy: str, context: ssl.SSLContext | None, choose: Choose | None, most: int
+) -> httpcore2.AsyncConnectionPool:
     return httpcore2.AsyncConnectionPool(
         ssl_context=context,
         proxy=_proxy(proxy, context) if proxy else None,
-        max_connections=MAX_OPEN,
-        max_keepalive_connections=MAX_IDLE,
+        max_connections=most,
+        max_keepalive_connections=max(MAX_IDLE, most // 10),
         keepalive_expiry=IDLE_SECONDS,
         network_backend=Chosen(choose) if choose else httpcore2.AnyIOBackend(),
         socket_options=ALIVE,

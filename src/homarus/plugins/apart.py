@@ -24,6 +24,7 @@ from homarus.sandbox.resolve import account_home, clean_environment
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 
 START_SECONDS, CALL_SECONDS = 20.0, 60.0
+MAX_IGNORED = 1_000
 LIMITS = Limits(cpu_seconds=3_600, memory_bytes=1 << 30, processes=32, disk_bytes=1 << 30)
 _WORKER = os.path.realpath(Path(__file__).with_name("worker.py"))
 _PYTHON = os.path.realpath(sys.executable)
@@ -104,7 +105,12 @@ class Apart:
         self._number += 1
         request = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         await self._child.write(msgspec.json.encode(request) + b"\n")
+        ignored = 0
         async for line in self._answers:
+            # Lines that are there already are read without a pause, so a flood of them would hold up everything else.
+            if (ignored := ignored + 1) > MAX_IGNORED:
+                await self._end()
+                raise _Failed("it floods the pipe for its answers")
             try:
                 answer = msgspec.json.decode(line)
             except msgspec.DecodeError:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from homarus.channels.channel import Channel, Host
 from homarus.context.engine import Factory as EngineFactory
 from homarus.memory.backend import Factory as MemoryFactory
@@ -16,6 +18,23 @@ from homarus.models.registry import Factory as ProviderFactory
 # Takes the arguments of a call and returns what the model reads. An exception is a failed call.
 ToolFunction = Callable[[dict[str, Any]], str | Awaitable[str]]
 ChannelFactory = Callable[[Host], Channel]
+HookFunction = Callable[[Any], Any]
+
+
+class Call(Struct, frozen=True):
+    """A call of a tool that is about to run."""
+
+    tool: str
+    arguments: dict[str, Any]
+    session_key: str = ""
+
+
+class Decision(Struct, frozen=True):
+    """What a plugin says about a call: it does not run, or runs with other arguments. The gate decides after it, as ever."""
+
+    block: bool = False
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 class PluginApi(Protocol):
@@ -32,6 +51,13 @@ class PluginApi(Protocol):
 
     def memory(self, name: str, factory: MemoryFactory) -> None:
         """Offer an index of the notes that `plugins.slots.memory` may choose. It says where an answer stands, not what it is."""
+
+    def hook(self, name: str, function: HookFunction, *, order: int = 0) -> None:
+        """Hear of moments that the manifest names under `hooks`, the lowest order first.
+
+        At `before_tool_call` it is given a `Call` and may return a `Decision`; what fails there keeps the call from running.
+        Elsewhere it is given the event that hooks get.
+        """
 
     def channel(self, name: str, factory: ChannelFactory) -> None:
         """Serve the accounts of a chat platform that the manifest describes, as our own platforms do."""

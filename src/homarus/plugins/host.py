@@ -5,31 +5,39 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
 
 from homarus.channels.channel import Manifest as ChannelManifest
 from homarus.config.view import Config
 from homarus.context.engine import Factory as EngineFactory
 from homarus.context.engine import find_factory, register_context_engine
-from homarus.core.errors import ConfigError, HomarusError, StorageError, ToolError
+from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.hooks.load import function_of
+from homarus.hooks.registry import beside_the_loop, run_alone
 from homarus.memory.backend import Factory as MemoryFactory
 from homarus.memory.backend import register_memory_backend
 from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
-from homarus.plugins.apart import CALL_SECONDS, Apart, sandbox_of
-from homarus.plugins.api import ChannelFactory, ToolFunction
-from homarus.plugins.manifest import Entry, Lock, Plugin, PluginSettings, ToolManifest, find_plugin, usable
-from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.plugins.apart import CALL_SECONDS, START_SECONDS, Apart, sandbox_of
+from homarus.plugins.api import Call, ChannelFactory, Decision, HookFunction, ToolFunction
+from homarus.plugins.health import STALL_SECONDS, HealthBook, LoopWatch, noting
+from homarus.plugins.manifest import (
+    BEFORE_CALL,
+    HOOKS,
+    Entry,
+    Lock,
+    Plugin,
+    PluginSettings,
+    ToolManifest,
+    find_plugin,
+    usable,
+)
+from homarus.tools.execute import BeforeCall
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
 from homarus.tools.untrusted import wrapped
 
@@ -37,52 +45,33 @@ if TYPE_CHECKING:
     from homarus.plugins.api import PluginApi
 
 _log = logging.getLogger(__name__)
+# So many calls of a plugin inside the program may hang; then it gets no more.
+MAX_BUSY = 8
+GUARD_SECONDS = 10.0
+# Registers a handler for a key of hooks; `hooks/registry.py` has it.
+Listen = Callable[..., object]
+MadeBy = Callable[[str, Any, tuple[str, ...]], Any]
 # Which plugin brought an engine or an index: they stay known for as long as the process lives.
 _brought: dict[tuple[str, str], str] = {}
-
-
-class Health(Struct, frozen=True):
-    """How a plugin has done since it was switched on."""
-
-    failures: int = 0
-    last: str = ""
-    at: float = 0.0
-
-
-class HealthBook:
-    """What went wrong with plugins, by id; `homarus plugins doctor` reads it."""
-
-    def __init__(self, own_dir: Path) -> None:
-        self._path = own_dir / "plugins" / "health.json"
-
-    def read(self) -> dict[str, Health]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Health])
-        except (OSError, msgspec.MsgspecError):
-            return {}
-
-    def note(self, plugin: str, problem: str | None) -> None:
-        """Add one failure; None forgets what was noted."""
-        rows = self.read()
-        before = rows.pop(plugin, Health())
-        if problem is not None:
-            rows[plugin] = Health(before.failures + 1, single_line(problem, 500), time.time())
-        try:
-            ensure_dir(self._path.parent)
-            write_atomic(self._path, msgspec.json.encode(rows), lasting=False)
-        except StorageError as fault:
-            _log.warning("plugins: %s", fault)
 
 
 class Plugins:
     """A source of tools. Making one loads the plugins that run inside; the others start with their first call."""
 
-    def __init__(self, config: Config, registry: Registry, *, seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self, config: Config, registry: Registry, *, seconds: float = CALL_SECONDS, stall: float = STALL_SECONDS
+    ) -> None:
         self._config, self._registry = config, registry
         self._seconds = seconds
         self.health = HealthBook(config.paths.own_dir)
         self._apart: list[Apart] = []
+        # What runs inside, by folder; and how many of its calls have not come back.
+        self._inside: dict[str, str] = {}
+        self._busy: Counter[str] = Counter()
+        self._watch = LoopWatch(self._inside, self._stalled, seconds=stall)
         self._tools: list[Tool] = []
+        # What hears of moments: the name that it was given, its function, its order, and its plugin.
+        self.hooks: list[tuple[str, HookFunction, int, str]] = []
         # The chat platforms that plugins bring, with what makes an account of each.
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
@@ -98,26 +87,64 @@ class Plugins:
         self._made = tuple(self._tools)
 
     async def tools(self) -> Sequence[Tool]:
+        self._watch.start()
         return self._made
 
     async def aclose(self) -> None:
+        self._watch.close()
         await asyncio.gather(*(each.aclose() for each in self._apart))
 
     def _use(self, plugin: Plugin, entry: Entry) -> None:
         assert plugin.manifest is not None
         functions: dict[str, ToolFunction] = {}
-        if entry.in_process:
-            inside = _Inside(plugin, entry, self._registry)
-            inside.load()
+        runs_inside = entry.in_process and not self.health.of(plugin.id).blocked
+        if runs_inside:
+            self._inside[str(plugin.folder)] = plugin.id
+            inside = _Inside(plugin, entry, self._registry, self._made_by)
+            inside.load(self._seconds)
             functions = inside.functions
             for name, brought in inside.channels.items():
                 self.channels.setdefault(name, brought)
+            self.hooks += inside.hooks
         else:
             apart = Apart(plugin, entry, sandbox_of(plugin, entry, self._config.paths.state_dir), seconds=self._seconds)
             self._apart.append(apart)
         for tool in plugin.manifest.tools:
-            run = partial(self._run_inside, plugin.id, functions[tool.name]) if entry.in_process else None
+            run = partial(self._run_inside, plugin.id, functions[tool.name]) if runs_inside else None
             self._tools.append(_tool(plugin.id, tool, run or partial(self._run_apart, plugin.id, apart, tool.name)))
+
+    def listen(self, listen: Listen) -> BeforeCall | None:
+        """Let the hooks of plugins hear what `listen` tells of; return what looks at calls, if anything does."""
+        for name, function, order, plugin in self.hooks:
+            if name != BEFORE_CALL:
+                listen(HOOKS.get(name, name), function, source=f"plugin:{plugin}", order=order)
+        guards = sorted((each for each in self.hooks if each[0] == BEFORE_CALL), key=lambda each: each[2])
+        return partial(self._before_call, guards) if guards else None
+
+    async def _before_call(
+        self,
+        guards: list[tuple[str, HookFunction, int, str]],
+        tool: Tool,
+        arguments: dict[str, Any],
+        context: ToolContext,
+    ) -> dict[str, Any]:
+        """Ask every plugin that looks at calls, in order. The first block ends the asking; one that fails blocks."""
+        self._watch.start()
+        for _, function, _, plugin in guards:
+            call = Call(tool.name, dict(arguments), str(context.session))
+            try:
+                async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
+                    answer = await beside_the_loop(function, call)
+                    found = await answer if inspect.isawaitable(answer) else answer
+                if not (found is None or isinstance(found, Decision)):
+                    raise TypeError(f"it returned {type(found).__name__}, not a Decision")
+            except Exception as problem:  # noqa: BLE001 - what should have looked and did not is no yes
+                self._failed(plugin, f"before {tool.name}: {type(problem).__name__}: {problem}")
+                raise Denied(f"the plugin {plugin}, which looks at calls, failed") from None
+            if found is not None and found.block:
+                raise Denied(single_line(found.reason, 300) or f"the plugin {plugin} does not allow this call")
+            arguments = arguments if found is None or found.arguments is None else dict(found.arguments)
+        return arguments
 
     async def _run_apart(
         self, plugin: str, apart: Apart, name: str, context: ToolContext, arguments: dict[str, Any]
@@ -132,10 +159,19 @@ class Plugins:
     async def _run_inside(
         self, plugin: str, function: ToolFunction, context: ToolContext, arguments: dict[str, Any]
     ) -> ToolOutput:
+        def counted(given: dict[str, Any]) -> Any:
+            self._busy[plugin] += 1
+            try:
+                return function(given)
+            finally:
+                self._busy[plugin] -= 1
+
+        if self._busy[plugin] >= MAX_BUSY:
+            return _answer(plugin, f"{MAX_BUSY} calls of the plugin {plugin} never came back", context, is_error=True)
         try:
             with context.cancel.interrupting():
                 async with asyncio.timeout(self._seconds):
-                    result = await asyncio.to_thread(function, arguments)
+                    result = await beside_the_loop(counted, arguments)
                     text = await result if inspect.isawaitable(result) else result
         except HomarusError:
             raise
@@ -146,18 +182,31 @@ class Plugins:
         return _answer(plugin, str(text), context)
 
     def _failed(self, plugin: str, problem: str) -> None:
-        _log.warning("plugins: %s", single_line(problem, 500))
+        _log.warning("plugins: %s: %s", plugin, single_line(problem, 500))
         self.health.note(plugin, problem)
+
+    def _made_by(self, plugin: str, thing: Any, methods: tuple[str, ...]) -> Any:
+        """Return what a plugin made for one of the edges, watched from now on."""
+        self._watch.start()
+        return noting(thing, methods, partial(self._failed, plugin))
+
+    def _stalled(self, plugin: str, where: str) -> None:
+        """Say which plugin blocks everything; called from the thread that saw it."""
+        told = f"it blocks the whole program ({where}); after the next start it does not run inside any more"
+        _log.error("plugins: %s: %s", plugin, told)
+        self.health.note(plugin, told, blocked=True)
 
 
 class _Inside:
     """The API for a plugin whose owner lets it run inside the program."""
 
-    def __init__(self, plugin: Plugin, entry: Entry, registry: Registry) -> None:
-        self._plugin, self._registry = plugin, registry
+    def __init__(self, plugin: Plugin, entry: Entry, registry: Registry, made_by: MadeBy) -> None:
+        self._plugin, self._registry, self._made_by = plugin, registry, made_by
+        self._late = False
         self.config = dict(entry.config)
         self.functions: dict[str, ToolFunction] = {}
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
+        self.hooks: list[tuple[str, HookFunction, int, str]] = []
 
     def tool(self, name: str, function: ToolFunction) -> None:
         self._declared("tools", name, [tool.name for tool in self._manifest.tools])
@@ -165,7 +214,7 @@ class _Inside:
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
         self._declared("providers", name, self._manifest.providers)
-        self._registry.register(name, factory)
+        self._registry.register(name, self._noting(factory, "stream"))
 
     def context_engine(self, name: str, factory: EngineFactory) -> None:
         self._declared("contextEngines", name, self._manifest.context_engines)
@@ -173,43 +222,56 @@ class _Inside:
             _brought.setdefault(("contextEngines", name), self._plugin.id) == self._plugin.id
             and find_factory(name) is None
         ):
-            register_context_engine(name, factory)
+            register_context_engine(name, self._noting(factory, "ingest", "assemble", "compact"))
 
     def memory(self, name: str, factory: MemoryFactory) -> None:
         self._declared("memory", name, self._manifest.memory)
         if _brought.setdefault(("memory", name), self._plugin.id) == self._plugin.id:
-            register_memory_backend(name, factory)
+            register_memory_backend(name, self._noting(factory, "find"))
 
     def channel(self, name: str, factory: ChannelFactory) -> None:
         described = {channel.id: channel for channel in self._manifest.channels}
         self._declared("channels", name, list(described))
-        self.channels[name] = (described[name], factory)
+        self.channels[name] = (described[name], self._noting(factory, "run", "send"))
+
+    def hook(self, name: str, function: HookFunction, *, order: int = 0) -> None:
+        self._declared("hooks", name, self._manifest.hooks)
+        self.hooks.append((name, function, order, self._plugin.id))
 
     @property
     def _manifest(self) -> Any:
         return self._plugin.manifest
 
+    def _noting(self, factory: Callable[..., Any], *methods: str) -> Callable[..., Any]:
+        return lambda *given: self._made_by(self._plugin.id, factory(*given), methods)
+
     def _declared(self, edge: str, name: str, names: Sequence[str]) -> None:
+        if self._late:
+            raise ConfigError(f"the plugin {self._plugin.id} comes too late")
         if name not in names:
             raise ConfigError(
                 f"the plugin {self._plugin.id} adds '{name}', which its manifest does not name under {edge}"
             )
 
-    def load(self) -> None:
-        """Import the plugin's file and let it register. Whatever it raises is its own failure."""
+    def load(self, seconds: float) -> None:
+        """Import the plugin's file and let it register, in a thread that nobody waits for longer than that.
+
+        Whatever it raises is its own failure.
+        """
         file, _, function = self._manifest.entry.partition(":")
         name = f"homarus_plugin_{self._plugin.id.replace('-', '_')}"
-        api: PluginApi = self
-        try:
+
+        def registering(api: PluginApi) -> None:
             # From the file itself: a compiled one beside it counts for nothing.
             path = self._plugin.folder / file
             function_of(name, path, path.read_bytes(), function)(api)
-        except HomarusError:
-            raise
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 - one bad plugin must not keep a home from opening
-            raise ConfigError(
-                f"the plugin {self._plugin.id} cannot be loaded: {type(problem).__name__}: {problem}"
-            ) from None
+
+        problem = run_alone(registering, self, min(seconds, START_SECONDS))
+        self._late = True
+        if isinstance(problem, HomarusError):
+            raise problem
+        if problem is not None:
+            raise ConfigError(f"the plugin {self._plugin.id} cannot be loaded: {type(problem).__name__}: {problem}")
         missing = {tool.name for tool in self._manifest.tools} - self.functions.keys()
         if missing:
             raise ConfigError(f"the plugin {self._plugin.id} names no function for {', '.join(sorted(missing))}")

@@ -21,10 +21,26 @@ from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.patterns import late
+from homarus.hooks.events import unheard
+from homarus.plugins.health import HealthBook
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 FILE = "homarus.plugin.json"
 MAX_FILES, MAX_BYTES, MAX_TOOLS = 2_000, 50_000_000, 50
+BEFORE_CALL = "before_tool_call"
+# The moments of a plugin by OpenClaw's names for them. Those of hooks (`command:new`) are understood, too.
+HOOKS = {
+    "after_tool_call": "tool:after",
+    "agent_end": "agent:end",
+    "before_prompt_build": "agent:bootstrap",
+    "before_compaction": "session:compact:before",
+    "after_compaction": "session:compact:after",
+    "before_reset": "command:reset",
+    "message_received": "message:received",
+    "message_sent": "message:sent",
+    "gateway_start": "gateway:startup",
+    "gateway_stop": "gateway:shutdown",
+}
 _ID = late(r"[a-z0-9][a-z0-9_-]{0,47}")
 _TOOL = late(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 
@@ -57,12 +73,13 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     context_engines: tuple[str, ...] = ()
     channels: tuple[ChannelManifest, ...] = ()
     memory: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     wishes: Wishes = Wishes()
 
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines or self.memory or self.channels)
+        return bool(self.providers or self.context_engines or self.memory or self.channels or self.hooks)
 
 
 class Entry(Struct, frozen=True, rename="camel"):
@@ -154,6 +171,9 @@ def _wrong(manifest: Manifest) -> str:
         return "entry: file.py:function, inside the folder"
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
+    for hook in manifest.hooks:
+        if hook != BEFORE_CALL and (why := unheard(HOOKS.get(hook, hook))):
+            return f"hooks: {why}"
     for channel in manifest.channels:
         if not is_free(channel.id):
             return f"channels: '{channel.id}' cannot be the name of a platform"
@@ -229,31 +249,55 @@ def usable(config: Config, plugin_id: str, entry: Entry, lock: dict[str, str]) -
     if fingerprint(plugin.folder) != lock.get(plugin_id):
         cure = f"look at {plugin.folder}, then: homarus plugins enable {plugin_id}"
         raise ConfigError(f"the files of the plugin {plugin_id} are not those that were switched on", cure=cure)
+    if plugin.manifest.inside and HealthBook(config.paths.own_dir).of(plugin_id).blocked:
+        cure = f"look at {plugin.folder}, then: homarus plugins enable {plugin_id} --in-process"
+        raise ConfigError(f"the plugin {plugin_id} has blocked the whole program and does not run any more", cure=cure)
     if plugin.manifest.inside and not entry.in_process:
         cure = f"if you trust it: homarus plugins enable {plugin_id} --in-process"
         raise ConfigError(f"the plugin {plugin_id} wants to run inside the program", cure=cure)
     return plugin
 
 
-_CHANNELS = (
-    "telegram discord slack whatsapp signal matrix irc imessage msteams mattermost googlechat line nostr feishu zalo"
-)
-# Plugins that OpenClaw homes list, and what there is here instead.
+# Plugins that OpenClaw homes list, and what there is here instead, beside platforms and providers that go by their names.
 INSTEAD = {
-    **{name: f"channels.{name} of the configuration" for name in _CHANNELS.split()},
-    **dict.fromkeys(("memory-core", "memory-lancedb", "memory-qmd", "active-memory"), "memory is part of this program"),
-    **dict.fromkeys(("anthropic", "openai", "google", "groq", "mistral", "ollama", "openrouter"), "models.providers"),
-    **dict.fromkeys(("brave", "searxng", "duckduckgo", "firecrawl"), "tools.web.search and tools.web.fetch"),
+    **dict.fromkeys(
+        ("memory-core", "memory-lancedb", "memory-qmd", "memory-wiki", "active-memory"),
+        "memory is part of this program",
+    ),
+    **dict.fromkeys(("brave", "searxng", "duckduckgo", "tavily", "exa", "perplexity"), "tools.web.search"),
+    "firecrawl": "tools.web.fetch",
     **dict.fromkeys(("acpx", "acp"), "homarus acp"),
+    **dict.fromkeys(
+        ("litellm", "copilot-proxy", "synthetic", "chutes", "cloudflare-ai-gateway"),
+        "models.providers, with its address",
+    ),
     "bundle-mcp": "mcp.servers",
+    "diagnostics-otel": "diagnostics.otel",
+    "webhooks": "hooks.mappings",
     "lossless-claw": "plugins.slots.contextEngine with a plugin for this program",
 }
 
 
 def of_openclaw(config: Config) -> list[tuple[str, str]]:
     """Return the plugins of another program that a home names or holds, and what replaces each. Nothing of them is run."""
-    settings = config.block("plugins", PluginSettings)
-    folders = (config.paths.state_dir / "extensions").glob("*/openclaw.plugin.json")
-    named = {*settings.entries, *(path.parent.name for path in folders), *(settings.allow or ())}
-    ours = {*(plugin.id for plugin in found_plugins(config)), *Lock(config.paths).read()}
-    return [(name, INSTEAD.get(name, "nothing here replaces it")) for name in sorted(named - ours)]
+    settings, slots = config.block("plugins", PluginSettings), config.get("plugins.slots")
+    installs, root = config.get("plugins.installs"), config.paths.state_dir / "extensions"
+    given = [expand(text, config.paths.home) for text in settings.load.paths]
+    folders = [folder for folder in (*root.glob("*"), *given) if (folder / "openclaw.plugin.json").is_file()]
+    named = {*settings.entries, *(settings.allow or ()), *(folder.name for folder in folders)}
+    named |= {*(installs if isinstance(installs, dict) else ())}
+    named |= {each for each in (slots if isinstance(slots, dict) else {}).values() if isinstance(each, str)}
+    ours = {*Lock(config.paths).read(), "none", "legacy"}
+    for plugin in found_plugins(config):
+        made = plugin.manifest
+        ours |= {plugin.id, *(made.memory if made else ()), *(made.context_engines if made else ())}
+    return [(name, _instead(name)) for name in sorted(named - ours)]
+
+
+def _instead(name: str) -> str:
+    from homarus.channels.discovery import named as platform
+    from homarus.models.catalog import Catalog
+
+    if (found := platform(name)) is not None:
+        return f"channels.{found.id} of the configuration"
+    return INSTEAD.get(name) or ("models.providers" if name in Catalog().providers() else "nothing here replaces it")

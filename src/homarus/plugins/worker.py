@@ -21,10 +21,10 @@ class Api:
     def tool(self, name: str, function: Any) -> None:
         self.tools[name] = function
 
-    def provider(self, name: str, factory: Any) -> None:
-        raise RuntimeError("a provider must run inside the program")
+    def provider(self, name: str, factory: Any, **_: Any) -> None:
+        raise RuntimeError("only tools run apart from the program")
 
-    context_engine = memory = channel = provider
+    context_engine = memory = channel = hook = provider
 
 
 def loaded(folder: str, entry: str, config: dict[str, Any]) -> Api:

@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.core.routes import SessionKey
 from homarus.queue.collect import Queued
-from homarus.storage.atomic import create_new, ensure_dir
+from homarus.storage.atomic import create_new, ensure_dir, remove
 
 # Among the facts of a letter: it is a command, which is carried out and answered and never becomes a turn as it stands.
 COMMAND = "command"
@@ -48,7 +48,7 @@ class Letters:
         """Leave the sender of a command what came of it; what nobody will fetch any more goes."""
         for old in self._folder.glob(f"*{ANSWER}"):
             if _is_left(old):
-                old.unlink(missing_ok=True)
+                remove(old)
         create_new(letter.with_suffix(ANSWER), msgspec.json.encode(answer))
 
     def answer_to(self, item: Queued) -> bytes | None:
@@ -58,7 +58,7 @@ class Letters:
             found = path.read_bytes()
         except FileNotFoundError:
             return None
-        path.unlink(missing_ok=True)
+        remove(path)
         return found
 
     def _path(self, item: Queued) -> Path:
@@ -93,11 +93,7 @@ class Letters:
 
 def taken(letter: Path) -> bool:
     """Take a letter away; False when somebody else was quicker."""
-    try:
-        letter.unlink()
-    except FileNotFoundError:
-        return False
-    return True
+    return remove(letter)
 
 
 def _is_ours(path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.core.errors import DeliveryError, HomarusError, ToolError
-from homarus.core.messages import Outbound
+from homarus.core.messages import Outbound, Poll
 from homarus.core.text import single_line
 from homarus.delivery.format import render
 from homarus.delivery.place import Place
@@ -39,6 +39,7 @@ class Words(Struct, frozen=True, kw_only=True):
     reply_to: str = ""
     as_voice: bool = False
     silent: bool = False
+    poll: Poll | None = None
 
 
 class ChatActions:
@@ -64,6 +65,7 @@ class ChatActions:
             words.files,
             words.as_voice,
             words.silent,
+            poll=words.poll,
         )
         try:
             async with asyncio.timeout(self._board.send_seconds):
@@ -77,8 +79,10 @@ class ChatActions:
             raise ToolError(f"the message was not shown for sure ({settled.outcome}): {reason}")
         return {**told, **({"messageId": settled.receipts[0]} if settled.receipts else {})}
 
-    async def poll(self, where: Target, question: str, options: Sequence[str], ident: str) -> Json:
-        """Ask a room. No platform's own polls are used: everybody can answer with a number."""
+    async def poll(
+        self, where: Target, question: str, options: Sequence[str], ident: str, *, multiple: bool = False
+    ) -> Json:
+        """Ask a room: with a poll of the platform's own, or in words that everybody can answer with a number."""
         self._allowed(where, "poll")
         found = [single_line(option, 200) for option in options if option.strip()]
         if not question.strip() or not 2 <= len(found) <= MAX_OPTIONS:
@@ -86,7 +90,8 @@ class ChatActions:
                 "a poll needs a question and two to twelve answers", cure="give pollQuestion and pollOption"
             )
         lines = [f"📊 **{single_line(question, 400)}**", *(f"{n}. {option}" for n, option in enumerate(found, 1))]
-        return await self.send(where, Words(text="\n".join(lines)), ident)
+        asked = Poll(single_line(question, 255), tuple(found), multiple)
+        return await self.send(where, Words(text="\n".join(lines), poll=asked), ident)
 
     async def react(self, where: Target, message_id: str, emoji: str, *, on: bool = True) -> Json:
         channel, _ = self._able(where, "react", message_id)
@@ -164,7 +169,8 @@ async def act_on(board: Switchboard, where: Target, action: str, given: Json, id
             return await doer.delete(where, message_id)
         case "poll":
             options = [str(each) for each in given.get("pollOption") or ()]
-            return await doer.poll(where, str(given.get("pollQuestion") or text), options, ident)
+            question, multiple = str(given.get("pollQuestion") or text), given.get("pollMulti") is True
+            return await doer.poll(where, question, options, ident, multiple=multiple)
     raise ToolError(f"there is no action '{single_line(action, 40)}'", cure="send, reply, react, edit, delete, poll")
 
 

@@ -80,7 +80,8 @@ class Elsewhere:
             # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
             if not self._runtime.letters.lies(item) or not self.holds(session):
                 ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(reply_in_log, self._home, session, item.key)) is not None:
+                if (found := await asyncio.to_thread(reply_in_log, self._home, session, item.key)) is not None:
+                    reply, _results = found
                     status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)

@@ -38,6 +38,8 @@ FULL = "⚠️ Too much is waiting here already, so this message was not taken. 
 # Among the facts of a message, while it is in here: what nobody asked for does not follow its sender.
 _STAYS = "staysHere"
 _LETTER = "#letter"  # what another program answers, whose answer is brought from here
+_VOICE = "#voice"  # a voice of a group, to be heard before it is decided whether it speaks to the agent
+MAX_VOICES = 20
 
 
 _URGENT = [["/stop"], ["/approve"], ["/status"], ["/steer"], ["/tell"], ["/btw"]]
@@ -83,6 +85,12 @@ class Desk(Protocol):
         """A message was taken in: show that somebody reads it."""
         ...
 
+    def unheard(self, inbound: Inbound) -> bool:
+        """Say whether a message is a voice in a group that would not count as spoken to the agent, and can be heard first."""
+        ...
+
+    async def spoken(self, inbound: Inbound) -> Inbound: ...
+
     async def with_media(self, inbound: Inbound) -> Inbound:
         """Fetch the files that came with an admitted message; what cannot be fetched is said in its text."""
         ...
@@ -107,6 +115,30 @@ class Intake:
 
     async def take(self, inbound: Inbound) -> None:
         """Take a message in. When this returns it is durable, refused or known. Raises where it could not be kept."""
+        voices = sum(item.key.endswith(_VOICE) for item in self._journal.pending)
+        if inbound.media and voices < MAX_VOICES and self._desk.unheard(inbound):
+            key = message_key(inbound) + _VOICE
+            if self._journal.accept(Queued(key, inbound, Route("", SessionKey.parse("main")))):
+                self._do(self._listened(inbound, key, self._order(inbound).place()))
+            return
+        await self._judged(inbound)
+
+    async def _listened(self, inbound: Inbound, key: str, place: AbstractAsyncContextManager[None]) -> None:
+        """Hear a voice message, and only then decide about it; who writes in its chat meanwhile comes after it."""
+        async with place:
+            heard = await self._desk.spoken(inbound)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._judged(heard)
+                self._journal.settle(key)
+                return
+            except HomarusError as problem:
+                _log.error("a voice message from %s waits: %s", inbound.channel, problem)
+                await self._home.clock.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _judged(self, inbound: Inbound) -> None:
         with self._desk.passing(inbound) as decision:
             if decision.told:
                 self._desk.post(answer(inbound, f"told.{message_key(inbound)}", decision.told))
@@ -128,7 +160,9 @@ class Intake:
         """Go on with what an earlier process took in and did not hand over."""
         pending = self._journal.pending
         for item in pending:
-            if item.key.endswith(_LETTER):
+            if item.key.endswith(_VOICE):
+                self._do(self._listened(item.inbound, item.key, self._order(item.inbound).place()))
+            elif item.key.endswith(_LETTER):
                 self._do(self._elsewhere(replace(item, key=item.key.removesuffix(_LETTER))))
             else:
                 self._begin(item.inbound, (item.key,))

@@ -12,6 +12,7 @@ from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.core.text import single_line
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import SessionLane
+from homarus.storage.atomic import remove
 
 _log = logging.getLogger(__name__)
 MAX_LANES = 64
@@ -39,6 +40,11 @@ class Lanes:
     def busy(self) -> list[SessionKey]:
         """Return the sessions in which a turn runs."""
         return [key for key, lane in self._lanes.items() if lane.busy]
+
+    @property
+    def idle(self) -> bool:
+        """Say whether nothing runs and nothing waits in any session."""
+        return all(lane.idle_now for lane in self._lanes.values())
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session, opening it if need be."""
@@ -76,7 +82,7 @@ class Lanes:
             self._forgotten(key)
         path = inbox_path(self._inboxes, key)
         if not Inbox(path).pending:
-            path.unlink(missing_ok=True)
+            remove(path)
 
     async def close(self) -> None:
         """End what runs; what waits stays in its inbox."""

@@ -282,8 +282,8 @@ class Operations:
         return inspect_config(paths, env)
 
 
-def reply_in_log(home: Home, session: SessionKey, key: str) -> Assistant | None:
-    """Return the answer to a message as the transcript has it, once its turn has said its last word."""
+def reply_in_log(home: Home, session: SessionKey, key: str) -> tuple[Assistant, tuple[ToolResult, ...]] | None:
+    """Return the answer to a message as the transcript has it, and what came of its calls; None before the last word."""
     info = home.store(session.agent_id).find(session)
     if info is None:
         return None
@@ -293,10 +293,13 @@ def reply_in_log(home: Home, session: SessionKey, key: str) -> Assistant | None:
     except OSError:
         return None
     begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
+    results: list[ToolResult] = []
     for entry in entries[begun + 1 :] if begun is not None else ():
         message = entry.message
+        if isinstance(message, ToolResult):
+            results.append(message)
         if isinstance(message, Assistant) and not message.calls:
-            return message
+            return message, tuple(results)
     return None
 
 

@@ -15,6 +15,7 @@ from homarus.core.errors import DeliveryError, DeliveryFailure, Denied, HomarusE
 from homarus.core.messages import Outbound, Trust
 from homarus.core.text import single_line, slug
 from homarus.storage.atomic import ensure_dir
+from homarus.storage.volume import changed
 from homarus.tools.protected import is_unseen
 
 MAX_BYTES = 100_000_000
@@ -84,4 +85,5 @@ class Outgoing:
                 os.fsync(copy.fileno())
             draft.replace(target)
         os.utime(target)
+        changed(target)
         return target

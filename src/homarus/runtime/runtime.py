@@ -41,6 +41,7 @@ from homarus.runtime.events import Listener, Listeners
 from homarus.runtime.lanes import Lanes, lane_of, route_of, speaker
 from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
+from homarus.storage.atomic import remove
 from homarus.subagents.child import CHANNEL, SubagentSettings
 from homarus.subagents.run import Children
 from homarus.tools.processes import Ended
@@ -101,6 +102,10 @@ class Runtime:
             plugins = Plugins(home.config, home.models.registry)
             home.toolkit.join(plugins)
             self.platforms = plugins.channels
+            if (guard := plugins.listen(home.tell.listen)) is not None:
+                home.toolkit.before_call(guard)
+        if home.tell.anybody("tool:after") or home.tell.anybody("agent:end"):
+            self.listeners.watch(home.tell.happened)
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
 
@@ -152,7 +157,7 @@ class Runtime:
                 if self.carry_out is not None and taken(path):
                     self.carry_out(key, path, item)
             elif not lane.submit(item).refused or lane.knows(item.key):
-                path.unlink(missing_ok=True)  # one that a full queue refuses stays a letter
+                remove(path)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
         """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
@@ -389,6 +394,7 @@ class Runtime:
         await self._backends.aclose()
         await self.children.aclose()
         await self.lanes.close()
+        await self.home.tell.settled()
         await self.memory_watchers.aclose()
         await self.home.aclose()
 

@@ -90,7 +90,7 @@ class Speech:
         self._pieces: list[str] = []  # what was posted of it
         self._calls: dict[str, str] = {}
         self._posted = 0
-        self._stirred = ""
+        self._stirred, self._thought = "", ""
         self._blocks: BlockStream | None = None
         self._preview: Preview | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -123,7 +123,9 @@ class Speech:
                 self._anchor = next((entry.id for entry in entries if set(entry.keys) & set(self._keys)), "")
             case ThinkingDelta():
                 self._stir("thinking")
+                self._think(event.text)
             case ModelCalled():
+                self._thought = ""
                 # What was shown of an answer that broke off is compared with the whole of the next one.
                 fresh = self._manner.blocks.enabled and not self._manner.muted and not self._pieces
                 self._blocks = BlockStream(self._manner.blocks, self._manner.place, self._early) if fresh else None
@@ -209,11 +211,22 @@ class Speech:
         self._posted += 1
         self._post(name, prefix + text, directives, pause=pause)
 
-    def _begin_preview(self) -> None:
-        if self._manner.preview == "off" or self._preview is not None or self._manner.muted:
+    def _begin_preview(self, *, thinks: bool = False) -> None:
+        # Where only thoughts are shown, the words are not: they take the place of the thoughts when they are whole.
+        mode: Mode = "progress" if thinks and self._manner.preview == "off" else self._manner.preview
+        if mode == "off" or self._preview is not None or self._manner.muted:
             return
         message = self._outbound(f"preview.{self._number}.{len(self._pieces)}", "", Directives())
-        self._preview = self._mail.preview(message, self._manner.preview, self._manner.streaming)
+        self._preview = self._mail.preview(message, mode, self._manner.streaming)
+
+    def _think(self, text: str) -> None:
+        """Show a thought while it is thought; the answer takes its place."""
+        if self._manner.reasoning != "stream":
+            return
+        self._thought += text
+        self._begin_preview(thinks=True)
+        if self._preview is not None:
+            self._preview.think(self._thought)
 
     def _follow(self, waiting: str) -> None:
         """Show what belongs to no block yet: a preview that became a block is followed by another."""

@@ -8,12 +8,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from homarus.agent.home import Home
 from homarus.automation.scheduler import Chore
 from homarus.automation.starter import Ran
 from homarus.core.errors import Locked
 from homarus.core.events import ModelCalled, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
-from homarus.core.messages import Inbound, Outbound, StopReason, Usage
+from homarus.core.messages import Inbound, Outbound, StopReason, ToolResult, Usage
 from homarus.core.routes import AT_HOME, SessionKey
 from homarus.core.text import single_line
 from homarus.queue.collect import Queued, message_key
@@ -41,6 +43,10 @@ class Post(Protocol):
 
     def reaches(self, channel: str, account: str, to: str) -> str:
         """Return why nobody can be reached there, or nothing."""
+        ...
+
+    def has_taken(self, ident: str) -> bool:
+        """Say whether an `Outbound.id` was sent or will be, in this process or an earlier one."""
         ...
 
     async def send(self, message: Outbound) -> str:
@@ -90,23 +96,30 @@ class TurnStarter:
                 watch.note(event)
         finally:
             unlisten()
-        ended = watch.ended
-        if not watch.mine and ended.status != "ok":
-            # A turn that a crash cut off and that went on here is told from its log; so is one that nobody can resume.
-            return await self._in_log(key, message)
-        return watch.ran()
+        if watch.mine:
+            return watch.ran()
+        # A turn that a crash cut off and that went on here is told from its log; so is one that nobody can resume.
+        found, ended = await self._in_log(key, message), watch.ended
+        return replace(found if found.ok or ended.status != "ok" else watch.ran(), usage=ended.usage)
 
     async def _in_log(self, key: SessionKey, message: str, *, refused: bool = False) -> Ran:
         """Return how a turn ended that another process, or this one some time ago, has run."""
         if refused:
             return Ran(status="error", error="the session takes no message now")
-        reply = reply_in_log(self._home, key, message)
+        found = reply_in_log(self._home, key, message)
         info = self._home.store(key.agent_id).find(key)
         session_id = info.entry.session_id if info else ""
-        if reply is None or reply.stop_reason is StopReason.ABORTED:
+        if found is None or found[0].stop_reason is StopReason.ABORTED:
             return Ran(status="error", error=CUT_OFF, session_id=session_id)
-        failed = reply.stop_reason is StopReason.ERROR
-        return Ran(status="error" if failed else "ok", text=reply.text, error=reply.error, session_id=session_id)
+        reply, results = found
+        return Ran(
+            status="error" if reply.stop_reason is StopReason.ERROR else "ok",
+            text=reply.text,
+            error=reply.error,
+            session_id=session_id,
+            sent=any(map(_sent, results)),
+            acted=bool(results),
+        )
 
     async def _elsewhere(self, key: SessionKey, item: Queued) -> Ran:
         """Wait for a program that has the session open to answer what was left for it."""
@@ -153,6 +166,9 @@ class TurnStarter:
         if self.post is None:
             return _unserved(channel)
         return await self.post.send(Outbound(ident, channel, to, text, account, thread))
+
+    def delivered(self, ident: str) -> bool:
+        return self.post is not None and self.post.has_taken(ident)
 
     def _stays(self, target: dict[str, Any], channel: str) -> bool:
         """Say whether words stay in their session: where the last chat was on a channel that this home does not have."""
@@ -218,6 +234,11 @@ def chores(home: Home) -> dict[str, Chore]:
     return {"memory.reflect": reflect_on, "memory.dreaming": dream_of}
 
 
+def _sent(result: ToolResult) -> bool:
+    """Say whether a call wrote to somebody."""
+    return result.tool_name == "message" and not result.is_error
+
+
 def _unserved(channel: str) -> str:
     return f"no channel '{single_line(channel, 40)}' is served here"
 
@@ -245,8 +266,7 @@ class _Watch:
                 told["calls"] += 1
             case ToolEnded():
                 told["acted"] = True
-                sent = event.result.tool_name == "message" and not event.result.is_error
-                told["sent"] = told.get("sent", False) or sent
+                told["sent"] = told.get("sent", False) or _sent(event.result)
             case RunEnded():
                 self.ended = event
             case _:

@@ -23,6 +23,7 @@ from homarus.channels.guards import Seen, digest
 from homarus.channels.manager import ChannelManager, Opener, Status
 from homarus.channels.pairing import PairingStore
 from homarus.channels.settings import default_account
+from homarus.commands.groups.admin import DECISIONS
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
@@ -38,7 +39,7 @@ from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
 from homarus.runtime.incoming import Incoming
-from homarus.runtime.intake import Intake
+from homarus.runtime.intake import Intake, answer
 from homarus.runtime.outgoing import Outgoing
 from homarus.runtime.owed import TOLD
 from homarus.runtime.speech import Speech
@@ -51,6 +52,7 @@ SHOWN = (
     "[The program was started anew in the middle of your answer. The chat has seen this much of it already; go on after it "
     "and do not repeat it.]\n"
 )
+MAX_ASKED = 200
 SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
@@ -117,6 +119,7 @@ class Switchboard:
         self.counts = Counts({}, {})
         self.send_seconds = SEND_SECONDS
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}
+        self._approvers: dict[str, set[tuple[str, str, str]]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -126,6 +129,7 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
+        self.manager.know()  # jobs may speak before the accounts are started
         self.sender.start()  # what an earlier process left goes out before what is found to be missing
         self._leave.append(runtime.listeners.watch(self._asked))
 
@@ -163,7 +167,24 @@ class Switchboard:
 
     async def _take(self, inbound: Inbound) -> None:
         self.counts.received[inbound.channel] = self.counts.received.get(inbound.channel, 0) + 1
-        await self.intake.take(inbound)
+        if not await self._answered(inbound):
+            await self.intake.take(inbound)
+
+    async def _answered(self, inbound: Inbound) -> bool:
+        """Take the answer of somebody who was asked to approve something and is not the owner. It gives no other right."""
+        words = (inbound.command or inbound.text).split()
+        if len(words) not in (2, 3) or words[0] != "/approve" or inbound.chat_type != "direct":
+            return False
+        asked = (inbound.channel, inbound.account, inbound.sender)
+        if inbound.forwarded or inbound.from_bot or inbound.from_self or asked not in self._approvers.get(words[1], ()):
+            return False
+        decision = DECISIONS.get(words[2].lower() if len(words) > 2 else "once")
+        try:
+            told = await self._client.answer(words[1], decision) if decision else "Say once, always or deny."
+        except HomarusError as problem:
+            told = str(problem)
+        self.post(answer(inbound, f"said.{digest(inbound)}", told))
+        return True
 
     def passing(self, inbound: Inbound) -> AbstractContextManager[Any]:
         return self.gatekeeper.passing(inbound, self.manager.identity(inbound.channel, inbound.account))
@@ -171,6 +192,15 @@ class Switchboard:
     def _activation(self, key: SessionKey) -> str:
         info = self._home.store(key.agent_id).find(key)
         return (info.entry.group_activation or "") if info else ""
+
+    def unheard(self, inbound: Inbound) -> bool:
+        if not self.incoming.can_hear(inbound) or self.gatekeeper.knows(inbound):
+            return False
+        identity = self.manager.identity(inbound.channel, inbound.account)
+        return self.gatekeeper.explain(inbound, identity).outcome == "kept"
+
+    async def spoken(self, inbound: Inbound) -> Inbound:
+        return await self.incoming.spoken(inbound)
 
     async def with_media(self, inbound: Inbound) -> Inbound:
         return await self.incoming.with_files(inbound)
@@ -180,7 +210,7 @@ class Switchboard:
         if emoji := ack_reaction(self._home.config, route, inbound):
             self.signs.react(route, inbound.id, emoji)
         self.signs.heard(route, direct=inbound.chat_type == "direct", mentioned=inbound.mentioned)
-        self._tell_hooks("message:received", route, {"content": inbound.text, "from": inbound.sender})
+        self._tell_hooks(route, *self.incoming.moments(inbound))
 
     async def _changed(self, change: Change) -> None:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
@@ -320,8 +350,13 @@ class Switchboard:
         found = self.manager.account(channel, account)
         return "" if found is not None and found.settings.enabled else f"{channel}/{account} is switched off"
 
+    def has_taken(self, ident: str) -> bool:
+        return self.outbox.row(ident) is not None or self.outbox.outcome(ident) is not None
+
     async def send(self, message: Outbound) -> str:
-        """Bring a message of automation on its way, durably."""
+        """Bring a message of automation on its way, durably. What an earlier process brought on its way is there already."""
+        if self.has_taken(message.id):
+            return ""
         if why := self.reaches(message.channel, message.account, message.to):
             return why
         try:
@@ -357,14 +392,26 @@ class Switchboard:
         assert batch.newest is not None
         text = ASK.format(title=event.title, why=event.detail, id=event.approval_id)
         buttons = tuple((label, f"/approve {event.approval_id} {word}") for label, word in _ANSWERS)
-        for number, whom in enumerate(self._whom(batch.newest, batch.trust)):
+        whom_all = self._whom(batch.newest, batch.trust)
+        # Only while it is asked, and only those: everybody else's word goes the usual way.
+        self._approvers[event.approval_id] = {(each.channel, each.account, each.to) for each in whom_all}
+        while len(self._approvers) > MAX_ASKED:
+            del self._approvers[next(iter(self._approvers))]
+        for number, whom in enumerate(whom_all):
             ident = f"ask.{event.approval_id}.{number}"
             self.post(Outbound(ident, whom.channel, whom.to, text, whom.account, whom.thread, buttons=buttons))
 
-    def _tell_hooks(self, event: str, route: Route, facts: dict[str, Any]) -> None:
-        if self._home.tell.anybody(event):
-            about = {"channelId": route.channel, "accountId": route.account, "conversationId": route.to, **facts}
-            self._do(self._home.tell(event, route.session_key, about))
+    def _tell_hooks(self, route: Route, *moments: tuple[str, dict[str, Any]]) -> None:
+        """Tell hooks of moments that follow each other, beside everything else."""
+        heard = [(event, facts) for event, facts in moments if self._home.tell.anybody(event)]
+
+        async def tell() -> None:
+            for event, facts in heard:
+                about = {"channelId": route.channel, "accountId": route.account, "conversationId": route.to, **facts}
+                await self._home.tell(event, route.session_key, about)
+
+        if heard:
+            self._do(tell())
 
     def _do(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)

@@ -23,6 +23,7 @@ from homarus.sandbox import bwrap, cgroups, docker, scratch
 from homarus.sandbox.ownership import MARK, all_marked, is_orphan, left_of, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
+from homarus.storage.volume import changed
 
 GRACE_SECONDS = 0.3
 LINGER_SECONDS = 0.2
@@ -206,6 +207,7 @@ class Child:
             code = self._process.reap()
             self._exit = Exit(None, -code) if code < 0 else Exit(code)
             self._things.remove()
+            changed(self._spec.instead_of or self._spec.workspace)
         return self._exit
 
     def _sweep(self, number: int) -> None:

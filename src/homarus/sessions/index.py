@@ -1,10 +1,15 @@
-"""`sessions.json`: one object of rows by session key. Rows are merged one by one under a lock; strangers' rows stay."""
+"""`sessions.json`: one object of rows by session key. Rows are merged one by one under a lock; strangers' rows stay.
+
+A new session of a home with many is first a line in a file beside it, until the next write of the whole: a thousand
+sessions that come at once would otherwise write all rows a thousand times.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,25 +21,33 @@ from homarus.core.errors import ConfigError
 from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.places import own
-from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, write_atomic
-from homarus.storage.faults import Missing, explained
+from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, remove, write_atomic
+from homarus.storage.faults import Missing, beside, explained
+from homarus.storage.jsonl import append_shared, read_lines
 from homarus.storage.locks import PATIENCE
 from homarus.storage.record import decode
 
 # A file system's clock ticks slowly: two writes within a tick leave the same times.
 _TICK_MS = 100
+# An index that is smaller is written whole with every new session: every program that reads it finds all rows there.
+MANY_BYTES = 256 * 1024
 
 # A value that is no object is not a row, but it stays in the file.
 Rows = dict[str, Any]
 T = TypeVar("T")
+Stamp = tuple[int, int, int, int]
 
 
 class _Known(Struct, frozen=True):
-    """The file as it was last seen, whole and row by row as it stands there. Nobody may change what is in here."""
+    """The file as it was last seen, whole and row by row as it stands there. Nobody may change what is in here.
 
-    stamp: tuple[int, int, int] | None
+    The last `added` rows stand in the file of new rows.
+    """
+
+    stamp: Stamp | None
     rows: Rows
     texts: dict[str, bytes]
+    added: int = 0
 
 
 class SessionIndex:
@@ -44,6 +57,7 @@ class SessionIndex:
         self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE, main_key: str = MAIN
     ) -> None:
         self.path = path
+        self._new = beside(path, ".new")
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
@@ -78,8 +92,9 @@ class SessionIndex:
         self._pending[name] = {**self._pending.get(name, {}), **changed}
         return _merged(_copy(rows[name]), self._pending[name])
 
-    def flush(self) -> None:
-        if self._pending:
+    def flush(self, key: SessionKey | None = None) -> None:
+        """Write what was noted; with a key, if it is noted of that row."""
+        if self._pending if key is None else any(text in self._pending for text in key.spellings):
             self._write(None, lambda row: row)
 
     def replace(self, key: SessionKey, change: Callable[[Json], Json]) -> Json:
@@ -95,20 +110,28 @@ class SessionIndex:
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
             known = self._known()
-            rows, form = (known.rows, "object") if known else self._read()
+            rows, form, added = (known.rows, "object", known.added) if known else self._read()
             texts = known.texts if known else _row_texts(rows)
-            new = {name: self._present(rows)[name] for name in self._pending if name in rows}
+            present = self._present(rows)
+            new = {name: present[name] for name in self._pending if name in rows}
             done: Json = {}
             if key is not None:
                 name = next((text for text in key.spellings if text in rows), str(key))
                 old = new.get(name, rows.get(name))
                 done = change(_copy(old) if isinstance(old, dict) else {})
+                if name not in rows and form == "object" and self.path.stat().st_size > MANY_BYTES:
+                    append_shared(self._new, {name: done})
+                    more = {name: _copy(done)}
+                    rows, texts = {**rows, **more}, {**texts, **_row_texts(more)}
+                    self._cached = _Known(self.stamp, rows, texts, added + 1)
+                    return done
                 new[name] = _copy(done)
             fresh = {name: _row_text(name, row) for name, row in new.items()}
-            if form != "object" or any(text != texts.get(name) for name, text in fresh.items()):
+            if form != "object" or added or any(text != texts.get(name) for name, text in fresh.items()):
                 self._put_aside(form)
                 rows, texts = {**rows, **new}, {**texts, **fresh}
-                write_atomic(self.path, _joined(texts), lasting=key is not None)
+                write_atomic(self.path, _joined(texts), lasting=key is not None or added > 0)
+            remove(self._new)  # all of it is in the file now
             self._pending.clear()
             self._cached = _Known(self.stamp, rows, texts)
         return done
@@ -125,12 +148,13 @@ class SessionIndex:
         """Take rows out, by the spelling they have in the file."""
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
-            rows, form = self._read()
+            rows, form, _added = self._read()
             before = _text(rows)
             rows = {name: row for name, row in self._present(rows).items() if name not in keys}
             if form != "object" or _text(rows) != before:
                 self._put_aside(form)
                 write_atomic(self.path, _joined(_row_texts(rows)))
+                remove(self._new)
                 self._cached = None
             self._pending.clear()
 
@@ -139,13 +163,17 @@ class SessionIndex:
         return self._read()[1]
 
     @property
-    def stamp(self) -> tuple[int, int, int] | None:
-        """Return what changes whenever the file does; None while there is none."""
+    def stamp(self) -> Stamp | None:
+        """Return what changes whenever the file or the one of new rows does; None while there is none."""
         try:
             found = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        try:
+            more = self._new.stat().st_size
+        except OSError:
+            more = 0
+        return found.st_mtime_ns, found.st_size, found.st_ino, more
 
     def _known(self) -> _Known | None:
         """Return the file as it was last seen if it is certainly still that."""
@@ -156,19 +184,29 @@ class SessionIndex:
             return known
         # A file this young may have changed within one tick of the clock, so its bytes are compared.
         with explained("read", self.path):
-            return known if self.path.read_bytes() == _joined(known.texts) else None
+            there = dict(islice(known.texts.items(), len(known.texts) - known.added))
+            return known if self.path.read_bytes() == _joined(there) else None
 
     def _load(self) -> Rows:
         stamp = self.stamp
         if stamp is None:
             return {}
         if self._cached is None or self._cached.stamp != stamp:
-            rows, form = self._read()
+            rows, form, added = self._read()
             texts = _row_texts(rows) if form == "object" else {}
-            self._cached = _Known(stamp if form == "object" else None, rows, texts)
+            self._cached = _Known(stamp if form == "object" else None, rows, texts, added)
         return self._cached.rows
 
-    def _read(self) -> tuple[Rows, str]:
+    def _read(self) -> tuple[Rows, str, int]:
+        """Return the rows, which form they have, and how many of them, the last ones, stand in the file of new rows."""
+        rows, form = self._read_file()
+        if form != "object" or not self._new.exists():
+            return rows, form, 0
+        lines = (line.value for line in read_lines(self._new) if isinstance(line.value, dict))
+        added = {name: row for line in lines for name, row in line.items() if name not in rows}
+        return {**rows, **added}, form, len(added)
+
+    def _read_file(self) -> tuple[Rows, str]:
         try:
             with explained("read", self.path):
                 data = self.path.read_bytes()

@@ -16,7 +16,8 @@ from homarus.sessions.log import session_id_of
 from homarus.sessions.places import Kind, files_in, owner_of
 from homarus.sessions.settings import MaintenanceSettings, SessionSettings, seconds, size
 from homarus.sessions.store import SessionInfo, SessionStore
-from homarus.storage.faults import explained
+from homarus.storage.atomic import remove
+from homarus.storage.volume import changed
 
 CRON_RUN_SECONDS = 86_400.0  # `cron.sessionRetention`
 
@@ -132,6 +133,7 @@ def drop_results(folder: Path, session_id: str) -> None:
     """Remove the files that hold the whole of a session's long results, when nothing is left that speaks of them."""
     if session_id and session_id not in {".", ".."} and Path(session_id).name == session_id:
         shutil.rmtree(folder / session_id, ignore_errors=True)
+        changed(folder)
 
 
 def tidy(config: Config, store: SessionStore, *, enforce: bool) -> dict[str, Any]:
@@ -154,8 +156,7 @@ def carry_out(store: SessionStore, plan: Plan, *, results: Path | None = None) -
     for removal in plan.removals:
         try:
             if removal.path is not None:
-                with explained("remove", removal.path):
-                    removal.path.unlink(missing_ok=True)
+                remove(removal.path)
                 gone.add(session_id_of(removal.path))
             else:
                 store.delete(store.key(removal.session))

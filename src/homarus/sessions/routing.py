@@ -132,7 +132,8 @@ def _route(inbound: Inbound, agent_id: str, config: Config, binding: Binding | N
     )
     key = session_for(inbound, agent_id, settings)
     to = inbound.peer or inbound.sender
-    return Route(key.agent_id, key, inbound.channel, inbound.account, to, inbound.thread)
+    where = (inbound.channel, inbound.account, to, inbound.thread, inbound.space, inbound.parent)
+    return Route(key.agent_id, key, *where)
 
 
 def _agent(config: Config, name: str, key: str | int) -> str:

@@ -21,23 +21,31 @@ _BLOB = 160
 _FETCH = r"(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
 _SHELL = r"(?:\S{0,60}/)?(?:env\s{1,9})?(?:(?:ba|z|da|k|fi)?sh|python[\d.]{0,5}|perl|ruby|node|iex|invoke-expression|osascript)\b"
 _REST = r"[^\n]{0,300}"
-_RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
+_FILES = ("soul.md", "memory.md", "agents.md", "identity.md", "heartbeat.md", "tools.md", "user.md", "openclaw.json", "exec.mode", "mcp.servers")  # fmt: skip
+_ENDS = "|".join(f"(?<={re.escape(file)})" for file in _FILES)
+_AGENTS_OWN = late(rf"\.(?:md|json|mode|servers)(?:{_ENDS})")
+# The name of a rule, what a text must hold for it to be looked for (words, or a pattern that begins with a rare character,
+# which is as quick), and what it looks for.
+_RULES: tuple[tuple[str, tuple[str | re.Pattern[str], ...], re.Pattern[str]], ...] = (
     (
         "pipe-to-shell",
-        ("curl", "wget", "iex", "invoke-"),
+        ("curl", "wget", "iex", "invoke-", "urlopen", "requests.get"),
         late(
             rf"{_FETCH}[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}}(?:-\S{{1,20}}\s{{1,9}}){{0,3}})?{_SHELL}"
             rf"|(?:\beval\b|\b{_SHELL}\s{{1,9}}(?:-\w{{1,9}}\s{{1,9}}){{0,3}})[\s\"']{{0,9}}(?:<\(|\$\(|`)\s{{0,9}}{_FETCH}"
-            rf"|\biex\b[\s(]{{0,9}}{_FETCH}",
+            rf"|\biex\b[\s(]{{0,9}}{_FETCH}"
+            r"|\b(?:exec|eval)\s{0,9}\([^\n]{0,200}(?:urlopen|requests\.get)",
             re.IGNORECASE,
         ),
     ),
     (
         "decode-and-run",
-        ("base64", "b64d", "xxd"),
+        ("base64", "b64d", "xxd", "fromhex", "fromcharcode", "rot13", "\\x"),
         late(
             rf"(?:base64\s{{1,9}}(?:-d|--decode)|xxd\s{{1,9}}-r)[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}})?{_SHELL}"
-            rf"|\b(?:eval|exec)\b{_REST}(?:b64decode|base64\s{{1,9}}(?:-d|--decode))|frombase64string",
+            rf"|\b(?:eval|exec)\b{_REST}(?:b64decode|base64\s{{1,9}}(?:-d|--decode))|frombase64string"
+            rf"|\b(?:eval|exec)\b{_REST}(?:fromhex|fromcharcode|rot13)"
+            rf"|\b(?:printf|echo)\b[^\n|]{{0,40}}(?:\\x[0-9a-f]{{2}}){{4}}[^\n|]{{0,300}}\|\s{{0,9}}{_SHELL}",
             re.IGNORECASE,
         ),
     ),
@@ -62,55 +70,73 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
             "without telling",
             "without confirm",
             "secretly",
+            "<!--",
+            "override",
+            "precedence",
+            "priority over",
+            "approve",
         ),
         late(
             r"(?:ignore|disregard)\s{1,9}(?:all\s|any\s|the\s|your\s){0,3}(?:previous|prior|earlier|other|above|safety|system)"
             r"|(?:do\s{1,9}not|don't|never)\s{1,9}(?:tell|inform|mention|show|ask)\s[^\n]{0,40}\b(?:user|owner|human|them)\b"
-            r"|without\s{1,9}(?:asking|telling|confirm\w{0,9}|informing)\b|\bsecretly\b",
+            r"|without\s{1,9}(?:asking|telling|confirm\w{0,9}|informing)\b|\bsecretly\b"
+            r"|<!--\s{0,9}(?:to\s|for\s)?(?:the\s)?(?:assistant|agent|ai|model|llm|system|claude)\s{0,3}[:,]"
+            r"|\b(?:system|developer|admin)\s{1,9}override\b"
+            r"|(?:priority|precedence)\s{1,9}over\s[^\n]{0,40}(?:user|owner|instruction|polic|rules)"
+            r"|/approve\s{1,9}(?:once|always)|\bapprove\b[^\n]{0,30}\byourself\b",
             re.IGNORECASE,
         ),
     ),
     (
         "reads-secrets",
         (
-            ".ssh",
-            ".aws",
-            ".env",
+            late(r"\.(?:ssh|aws|env|gnupg|json(?<=openclaw\.json))"),
             "keychain",
+            "phrase",
             "wallet",
             "cookies",
-            "openclaw.json",
             "credentials",
             "printenv",
             "environ",
-            ".gnupg",
+            "private key",
+            "chrome",
+            "firefox",
         ),
         late(
             r"(?:~|\$HOME|/root|/home/\S{1,40})/\.(?:ssh|aws|gnupg|kube|docker|netrc|config/gcloud|openclaw/(?:credentials|\.env|openclaw\.json))"
             r"|\bid_(?:rsa|ed25519)\b|security\s{1,9}(?:find|dump)-|\b(?:printenv|env)\s{0,9}\|"
             r"|(?:login\s|web\s)?data\b[^\n]{0,40}\bcookies\b|wallet\.dat|metamask|\bdict\(os\.environ\)"
-            r"|(?:cat|cp|tar|zip|read|open)\b[^\n]{0,60}(?:openclaw\.json|\.env\b)",
+            r"|(?:cat|cp|tar|zip|read|open)\b[^\n]{0,60}(?:openclaw\.json|\.env\b)"
+            r"|(?:\.config/google-chrome|\.mozilla/firefox|Google/Chrome/(?:User|Default)|Application Support/(?:Google/Chrome|Firefox))"
+            r"|(?:ask|enter|paste|send|provide|type|give)\b[^\n]{0,60}\b(?:seed phrase|recovery phrase|private key)",
             re.IGNORECASE,
         ),
     ),
     (
         "sends-away",
         (
+            late(r"\.sh(?<=transfer\.sh)"),
+            late(r"_(?:key|token)"),
+            "dig $(",
             "webhook",
             "requestbin",
             "ngrok",
             "pastebin",
-            "transfer.sh",
             "@",
             "sendbeacon",
             "/dev/tcp",
             "discord",
             "telegram",
             "oast",
+            "![",
+            "nslookup",
         ),
         late(
             rf"\b(?:curl|wget)\b{_REST}(?:\s-F\s{{0,9}}\S{{0,40}}=@|\s(?:-d|--data\S{{0,12}}|--post-file|-T|--upload-file)\s{{0,9}}=?[\"']?[@$/~])"
-            r"|webhook\.site|requestbin|\bngrok\b|transfer\.sh|oast\.\w{2,4}|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot",
+            r"|webhook\.site|requestbin|\bngrok\b|transfer\.sh|oast\.\w{2,4}|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot"
+            r"|!\[[^\]\n]{0,80}\]\(https?://[^)\s]{0,200}[?&][^)\s]{0,80}[{<$]"
+            r"|\b(?:nslookup|dig)\b[^\n]{0,80}(?:\$\(|`\s{0,9}\w)"
+            r"|https?://[^\s\"']{0,200}\$\{?(?:OPENAI|ANTHROPIC|AWS|AZURE|GITHUB|GH|OPENCLAW|HOMARUS|GEMINI)_\w{0,30}",
             re.IGNORECASE,
         ),
     ),
@@ -134,45 +160,40 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
             "profile",
             "authorized_keys",
             "autostart",
+            "git config",
         ),
         late(
             r"\bcrontab\b|launchctl\s{1,9}(?:load|bootstrap)|LaunchAgents|systemctl\s[^\n]{0,30}enable|authorized_keys"
-            r"|>>\s{0,9}\S{0,40}\.(?:bashrc|zshrc|profile|bash_profile)|config/autostart",
+            r"|>>\s{0,9}\S{0,40}\.(?:bashrc|zshrc|profile|bash_profile)|config/autostart"
+            r"|git\s{1,9}config\s[^\n]{0,30}(?:core\.(?:hookspath|sshcommand|fsmonitor)|credential\.helper|alias\.\S{1,40}\s{1,9}[\"']?!)",
             re.IGNORECASE,
         ),
     ),
     (
         "changes-the-agent",
         (
-            "soul.md",
-            "memory.md",
-            "agents.md",
-            "identity.md",
-            "heartbeat.md",
-            "tools.md",
-            "openclaw.json",
+            _AGENTS_OWN,
             "sandbox",
-            "exec.mode",
+            "s install",
             "approvals",
             "dangerously",
+            "clawhub",
+            "skills add",
+            "mcp add",
         ),
         late(
             r"(?:append|add|write|insert|echo|edit|replace|overwrite|put|>>)[^\n]{0,80}\b(?:SOUL|MEMORY|AGENTS|IDENTITY|HEARTBEAT|USER|TOOLS)\.md"
             r"|(?:sandbox\S{0,20}mode|exec\S{0,9}mode)[^\n]{0,20}\b(?:off|full)\b|approvals\s{1,9}allow|--dangerously"
-            r"|(?:edit|write|change|patch|set)[^\n]{0,40}openclaw\.json",
+            r"|(?:edit|write|change|patch|set)[^\n]{0,40}openclaw\.json"
+            r"|\bclawhub\S{0,20}\s{1,9}(?:install|update|sync)|\bskills\s{1,9}(?:add|install)\s|\bplugins\s{1,9}install\s"
+            r"|(?:add|put|write|set)\b[^\n]{0,40}\bmcp\.servers|\bmcp\s{1,9}add\s",
             re.IGNORECASE,
         ),
     ),
     (
         "run-this-first",
         (
-            ".dmg",
-            ".exe",
-            ".pkg",
-            ".msi",
-            ".zip",
-            ".scr",
-            ".command",
+            late(r"\.(?:dmg|exe|pkg|msi|zip|scr|command|rar|7z|iso)"),
             "prerequisite",
             "chmod +x",
             "npm i",
@@ -182,7 +203,17 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
         late(
             r"https?://\S{1,200}\.(?:dmg|exe|pkg|msi|scr|command|zip|rar|7z|iso)\b"
             r"|\b(?:curl|wget)\b[^\n]{0,200}(?:&&|;)[^\n]{0,80}(?:chmod\s{1,9}\+x|\./|\b(?:ba|z)?sh\s)"
+            r"|\b(?:curl|wget)\b[^\n]{0,200}(?:\n[^\n]{0,200}){1,2}?\n?[^\n]{0,20}chmod\s{1,9}\+x"
             r"|pip3?\s{1,9}install\b[^\n]{0,80}(?:--index-url|--extra-index-url|git\+|https?://)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "guards-down",
+        ("unauthorized", "disable", "setenforce", "set-mppreference", "docker", "nsenter"),
+        late(
+            r"node_tls_reject_unauthorized\W{0,9}0|\bsetenforce\s{1,9}0|\bufw\s{1,9}disable|\bcsrutil\s{1,9}disable|set-mppreference\b"
+            r"|\bdocker\b[^\n]{0,200}(?:--privileged|\s-v\s{0,9}/:|docker\.sock|--pid[= ]host)|\bnsenter\b",
             re.IGNORECASE,
         ),
     ),
@@ -196,6 +227,16 @@ _HOST = late(
     r"(?:[^\s/@]{1,80}@)?(\[[0-9a-f:.]{2,45}\]|\d{1,3}(?:\.\d{1,3}){3}|\d{8,10}|0x[0-9a-f]{8})(?=[:/\s\"'`)>]|$)",
     re.IGNORECASE,
 )
+_ORDERS = late(r"https?://\S{1,200}[^\n]{0,60}\b(?:[Ff]ollow|[Oo]bey|[Ee]xecute)\b")
+_FETCHED = late(r"\b(?:fetch|download|pull|load|check|curl|wget)\b", re.IGNORECASE)
+# Letters of other alphabets that look like those of ours, beside one of ours.
+_TWINS = (
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u04bb\u0501\u0410\u0412\u0415\u041a"
+    "\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408\u03bf\u0391\u0392\u0395\u0396\u0397"
+    "\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a7"
+)
+_TWIN_LETTERS = frozenset(_TWINS)
+_LOOK_ALIKE = late(rf"[A-Za-z][{_TWINS}]|[{_TWINS}][A-Za-z]")
 _RUN = late(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
 _ASCII = bytes(range(128))
 # Joiners and selectors that belong to emoji; after an ASCII character they belong to nothing.
@@ -221,14 +262,20 @@ def scan(text: str) -> tuple[Finding, ...]:
     for rule, hints, pattern in _RULES:
         # Searching for plain words first makes a clean text cheap: this runs on every skill that is loaded.
         for hint in hints:
-            if hint in lowered:
+            if hint in lowered if isinstance(hint, str) else hint.search(lowered):
                 add(rule, pattern.finditer(text))
                 break
     add("raw-address", _public_addresses(text))
+    if "://" in lowered and any(map(lowered.__contains__, ("follow", "execute", "obey"))):
+        add("orders-from-elsewhere", (each for each in _ORDERS.finditer(text) if _fetched(text, each.start())))
     if _has_long_run(text):
         add("encoded-blob", (match for match in _RUN.finditer(text) if _is_encoded(match[0])))
-    if not text.isascii() and INVISIBLE.search(_beyond_ascii(text)):
-        found += islice(_invisible(text), MAX_FINDINGS)
+    if not text.isascii():
+        others = _beyond_ascii(text)
+        if not _TWIN_LETTERS.isdisjoint(others):
+            add("look-alike-letters", _LOOK_ALIKE.finditer(text))
+        if INVISIBLE.search(others):
+            found += islice(_invisible(text), MAX_FINDINGS)
     return tuple(sorted(found, key=lambda each: (each.line, each.rule))[:MAX_FINDINGS])
 
 
@@ -246,6 +293,11 @@ def _public_addresses(text: str) -> Iterator[re.Match[str]]:
         if match and _is_public(match[1]):
             yield match
         at = text.find("://", at + 3)
+
+
+def _fetched(text: str, address: int) -> bool:
+    """Say whether the words before an address want it to be fetched."""
+    return _FETCHED.search(text, max(text.rfind("\n", 0, address) + 1, address - 60), address) is not None
 
 
 def _is_public(host: str) -> bool:

@@ -52,7 +52,7 @@ class SkillRoot(Struct, frozen=True):
     links: tuple[str, ...] = ()
 
 
-class Skill(Struct, frozen=True):
+class Skill(Struct, frozen=True, gc=False):
     """One skill. `folder` and `file` are spelled as they were found; `fingerprint` changes whenever the file does."""
 
     name: str

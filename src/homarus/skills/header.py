@@ -23,7 +23,7 @@ MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 _TOOL = late(r"[^\s,(]+(?:\([^)]*\))?")
 
 
-class SkillHeader(Struct, frozen=True):
+class SkillHeader(Struct, frozen=True, gc=False):
     """What a skill says about itself. Nothing here is a permission: `allowed_tools` is shown and otherwise ignored."""
 
     name: str = ""
@@ -63,8 +63,8 @@ def read_header(text: str) -> SkillHeader:
         model_invocable=not _model_invocation_disabled(values, block),
         dispatch_tool=_dispatch(values),
         homepage=visible(text_of(values.get("homepage") or block.get("homepage")), 300),
-        license=visible(text_of(values.get("license")), 200),
-        compatibility=visible(text_of(values.get("compatibility")), MAX_COMPATIBILITY),
+        license=visible(text_of(values["license"]), 200) if "license" in values else "",
+        compatibility=visible(text_of(values["compatibility"]), MAX_COMPATIBILITY) if "compatibility" in values else "",
         allowed_tools=_tools(_either(values, "allowed-tools", "allowedTools")),
         emoji=single_line(text_of(block.get("emoji")), 8) if "emoji" in block else "",
         install=_install(block.get("install")),

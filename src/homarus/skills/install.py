@@ -29,6 +29,7 @@ from homarus.skills.audit import Finding, scan
 from homarus.skills.header import SkillHeader, read_header
 from homarus.skills.quarantine import LOCK
 from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.volume import changed
 
 MAX_FILES, MAX_BYTES, GIT_SECONDS = 500, 20_000_000, 120
 _ARCHIVES = (".zip", ".skill", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
@@ -226,6 +227,7 @@ def put(candidate: Candidate, skills_dir: Path) -> Path:
         target.rename(old)
     fresh.rename(target)
     shutil.rmtree(old, ignore_errors=True)
+    changed(target)
     return target
 
 

@@ -27,6 +27,7 @@ from homarus.storage.faults import (
     write_all,
 )
 from homarus.storage.syscalls import rename_new
+from homarus.storage.volume import kept, kept_at
 
 _TEMP_NAME = late(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _COPY_BLOCK = 1 << 20
@@ -89,13 +90,19 @@ class Staged:
 
     def replace(self, name: str) -> None:
         """Take this name; what had it before is gone in the same instant."""
-        os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        with kept_at(self._folder, name) as elsewhere:
+            elsewhere.put(self.fd)
+            os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._name = ""
 
     def claim(self, name: str) -> bool:
         """Take this name only if it is free; return whether it was."""
-        if not rename_new(self._folder, self._name, name):
-            return False
+        with kept_at(self._folder, name) as elsewhere:
+            if elsewhere and _lstat(self._folder, name) is not None:
+                return False
+            elsewhere.put(self.fd)
+            if not rename_new(self._folder, self._name, name):
+                return False
         self._name = ""
         return True
 
@@ -189,10 +196,12 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
             probe = probe.parent
         for folder in reversed(missing):
             try:
-                folder.mkdir(mode)
+                with kept(folder) as elsewhere:
+                    elsewhere.make_dir(mode)
+                    folder.mkdir(mode)
+                    folder.chmod(mode)  # whatever the umask says
             except FileExistsError:
                 continue  # somebody else was faster
-            folder.chmod(mode)  # whatever the umask says
             with open_folder(folder.parent) as fd:
                 sync_folder(fd)
         if not path.is_dir():
@@ -205,7 +214,12 @@ def move_aside(path: Path, label: str, now: datetime) -> Path:
     with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
         for attempt in range(1000):
             aside = beside(path, suffix + (f".{attempt}" if attempt else ""))
-            if rename_new(folder, os.path.basename(path), aside.name):
+            with kept_at(folder, os.path.basename(path)) as elsewhere:
+                if elsewhere and _lstat(folder, aside.name) is not None:
+                    continue
+                elsewhere.move(aside.name)
+                moved = rename_new(folder, os.path.basename(path), aside.name)
+            if moved:
                 sync_folder(folder)
                 return aside
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -244,6 +258,20 @@ def keep_copy(path: Path, label: str) -> None:
         if create_new(beside(path, f".{label}.bak" + (f".{number}" if number else "")), content):
             return
     raise StorageError(f"cannot keep a copy of {shown(path)}", cure="remove old .bak files beside it")
+
+
+def remove(path: Path) -> bool:
+    """Remove a file; False when there was none."""
+    with explained("remove", path):
+        try:
+            with kept(path) as elsewhere:
+                if elsewhere:
+                    path.lstat()
+                elsewhere.remove()
+                path.unlink()
+        except FileNotFoundError:
+            return False
+    return True
 
 
 def sweep_temps(folder: Path) -> list[str]:
@@ -299,6 +327,10 @@ def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
 def _rotate(folder: int, names: list[str]) -> None:
     for younger, older in reversed(list(itertools.pairwise(names))):
         try:
-            os.rename(younger, older, src_dir_fd=folder, dst_dir_fd=folder)
+            with kept_at(folder, younger) as elsewhere:
+                if elsewhere and _lstat(folder, younger) is None:
+                    continue
+                elsewhere.move(older)
+                os.rename(younger, older, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError:
             continue

@@ -18,6 +18,7 @@ from homarus.core.text import single_line
 from homarus.storage.atomic import replace_at
 from homarus.storage.beneath import Beneath, Escape, path_of
 from homarus.storage.faults import explain, explained, let_go, shown, sync_folder
+from homarus.storage.volume import kept_at
 
 Kind = Literal["ok", "missing", "validation", "io"]
 Name = str | PurePosixPath
@@ -89,7 +90,7 @@ class Root:
             fd = self._open_regular(name, os.O_RDONLY)
             try:
                 before = os.fstat(fd)
-                data = _read_up_to(fd, max_bytes + 1)
+                data = _read_up_to(fd, max_bytes + 1, before.st_size)
                 real = self._real_of(fd, name)
                 after = os.fstat(fd)
             finally:
@@ -185,7 +186,7 @@ class Root:
         """Remove folders that were made in vain, the innermost first; one that holds something by now stays."""
         for name in reversed(names):
             try:
-                self._change(name, lambda folder, leaf: os.rmdir(leaf, dir_fd=folder))
+                self._change(name, _remove_dir)
             except BoundaryError:
                 return
 
@@ -265,19 +266,35 @@ def _has_bytes(text: str) -> bool:
 
 def _make_dir(folder: int, leaf: str, mode: int) -> None:
     try:
-        os.mkdir(leaf, mode, dir_fd=folder)
+        with kept_at(folder, leaf) as elsewhere:
+            elsewhere.make_dir(mode)
+            os.mkdir(leaf, mode, dir_fd=folder)
     except FileExistsError:
         return  # somebody else was faster; the next part finds out whether it is a folder
     sync_folder(folder)
 
 
+def _remove_dir(folder: int, leaf: str) -> None:
+    with kept_at(folder, leaf) as elsewhere:
+        os.rmdir(leaf, dir_fd=folder)
+        elsewhere.remove()  # an empty folder that comes back after a crash harms nobody; what it held would
+
+
 def _unlink(folder: int, leaf: str) -> None:
-    os.unlink(leaf, dir_fd=folder)
+    with kept_at(folder, leaf) as elsewhere:
+        if elsewhere:
+            os.stat(leaf, dir_fd=folder, follow_symlinks=False)
+        elsewhere.remove()
+        os.unlink(leaf, dir_fd=folder)
     sync_folder(folder)
 
 
-def _read_up_to(fd: int, limit: int) -> bytes:
-    pieces = []
+def _read_up_to(fd: int, limit: int, size: int) -> bytes:
+    """Read a file that said how big it is: one call with a buffer of that size, and more only where there is more."""
+    data = os.read(fd, min(limit, size + 1, 1 << 20))
+    if 0 < len(data) == size:
+        return data
+    pieces, limit = [data], limit - len(data)
     while limit > 0 and (piece := os.read(fd, min(limit, 1 << 20))):
         pieces.append(piece)
         limit -= len(piece)

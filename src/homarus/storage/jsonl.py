@@ -25,6 +25,7 @@ from homarus.storage.faults import (
 )
 from homarus.storage.locks import wait_for
 from homarus.storage.record import decode, encode
+from homarus.storage.volume import NOWHERE, kept
 
 MAX_LINE = 64 << 20
 _BLOCK = 1 << 18
@@ -58,6 +59,8 @@ class JsonlWriter:
         found = os.fstat(fd)
         self._inode = found.st_dev, found.st_ino
         self._size = -1  # nothing known about the tail yet
+        self._mode = found.st_mode & 0o7777
+        self._elsewhere = kept(os.path.realpath(self._name))
 
     @classmethod
     def open(cls, path: Path, *, mode: int = 0o600, create: bool = True) -> JsonlWriter:
@@ -126,17 +129,25 @@ class JsonlWriter:
                 torn = before not in (0, self._size) and os.pread(self._fd, 1, before - 1) != b"\n"
                 if torn:
                     data = b"\n" + data
-                try:
-                    write_all(self._fd, data)
-                    if durable:
-                        sync_data(self._fd)
-                except BaseException:
-                    self._take_back(before, len(data))
-                    raise
+                if self._elsewhere is NOWHERE:
+                    self._write(data, before, durable)
+                else:
+                    with self._elsewhere as elsewhere:
+                        elsewhere.append(before, data, self._mode, durable=durable)
+                        self._write(data, before, False)  # durable it is there; this disk may forget
             except OSError as error:
                 raise explain(error, "append to", self._path) from error
             self._size = before + len(data)
             return before + torn
+
+    def _write(self, data: bytes, before: int, sync: bool) -> None:
+        try:
+            write_all(self._fd, data)
+            if sync:
+                sync_data(self._fd)
+        except BaseException:
+            self._take_back(before, len(data))
+            raise
 
     def close(self) -> None:
         with self._lock, explained("close", self._path):

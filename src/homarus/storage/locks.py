@@ -99,6 +99,11 @@ class OwnerLock:
             let_go(fd)
 
 
+def held_paths() -> set[str]:
+    """Return the lock files that this process holds."""
+    return {os.fspath(lock.path) for lock in _held}
+
+
 @contextmanager
 def alone_in(folder: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
     """Keep every process out that asks the same for this folder; the lock is the folder itself and leaves no file."""

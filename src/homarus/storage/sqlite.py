@@ -18,6 +18,7 @@ import msgspec
 from homarus.core.errors import Locked, StorageError
 from homarus.storage.atomic import ensure_dir, move_aside
 from homarus.storage.faults import Missing, beside, explained, open_folder, refuse_special, shown
+from homarus.storage.volume import derived
 
 _BUSY_SECONDS = 10.0
 _MAX_LOG_BYTES = 16 << 20
@@ -102,6 +103,7 @@ def open_database(
     is derived; otherwise it stays and `StorageError` says what is wrong. `check` reads the whole file for damage.
     """
     ensure_dir(path.parent)
+    derived(path)
     wanted = _Wanted(schema, version, synchronous, check)
     try:
         return _open(path, wanted)

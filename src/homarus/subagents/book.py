@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from homarus.core.routes import SessionKey
 from homarus.queue.inbox import inbox_path
-from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.atomic import ensure_dir, remove, write_atomic
 from homarus.storage.jsonl import JsonlWriter, read_lines
 from homarus.storage.record import encode
 from homarus.subagents.child import ChildEnd, ChildRun
@@ -154,7 +154,7 @@ class ChildBooks:
         book = self._open.pop(parent, None)
         if book is not None:
             book.close()
-        inbox_path(self._folder, parent).unlink(missing_ok=True)
+        remove(inbox_path(self._folder, parent))
 
     def exists(self, parent: SessionKey) -> bool:
         return inbox_path(self._folder, parent).exists()

@@ -20,6 +20,7 @@ from homarus.core.clock import iso_ms
 from homarus.core.errors import Denied, StorageError
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.boundary import Root
+from homarus.storage.volume import changed
 from homarus.workspace import names
 from homarus.workspace.identity import parse_identity
 
@@ -144,6 +145,7 @@ def put_away(folder: Path, place: Path, label: str) -> Path | None:
                 f"cannot move {folder} to {target}: {problem.strerror}", cure="check permissions, or move it by hand"
             ) from problem
         _move_across(folder, target)
+    changed(folder.parent)
     return target
 
 

@@ -96,7 +96,8 @@ class FakeDiscord:
         self.reactions: list[str] = []
         self._buckets: dict[str, tuple[float, int]] = {}
         self.content_intent = True
-        self._ids = itertools.count(10_000)
+        self._ids = itertools.count((int(time.time() * 1000) - 1_420_070_400_000) << 22)
+        self.said: list[dict[str, Any]] = []
         self._socket: web.WebSocketResponse | None = None
         self._pack: Any = None
 
@@ -112,6 +113,7 @@ class FakeDiscord:
 
     async def say(self, text: str, chat: str = DM, **more: Any) -> dict[str, Any]:
         held = self.message(text, chat, **more)
+        self.said.append(held)
         await self.event("MESSAGE_CREATE", held)
         return held
 
@@ -263,6 +265,13 @@ class FakeDiscord:
                 return thread(number, GENERAL)
             case "POST", "channels", number, "messages":
                 return self._post(number, body)
+            case "GET", "channels", number, "messages":
+                after, most = int(request.query["after"]), int(request.query.get("limit", 50))
+                found = [held for held in self.said if held["channel_id"] == number and int(held["id"]) > after]
+                # The newest comes first, and no message says here in which guild it is.
+                return [
+                    {k: v for k, v in held.items() if k not in {"guild_id", "member"}} for held in found[:most][::-1]
+                ]
             case "POST", "channels", number, "threads":
                 held = self._post("0", body["message"])
                 return thread(held["id"], number) | {"message": held, "name": body["name"]}

@@ -20,6 +20,7 @@ from homarus.channels.support import Pauses
 class DiscordRig:
     manifest = manifests()["discord"]
     features = frozenset({"group", "mention", "edit", "react", "media", "fail", "drop", "repeat"})
+    without = {"thread": "a thread is a channel of its own, and answered as one; see test_discord"}
 
     def __init__(self, fake: FakeDiscord) -> None:
         self.fake = fake

@@ -23,12 +23,12 @@ from tests.channels.discord.fake_discord import (
     Refuse,
     serving,
 )
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 
 from homarus.channels.discord.adapter import Discord
 from homarus.channels.support import Pauses
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
-from homarus.core.messages import Media
+from homarus.core.messages import Media, Poll
 from homarus.delivery.place import Button, Piece
 
 
@@ -39,13 +39,13 @@ async def fake():
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Recorder:
-    host = Recorder(tmp_path / "account", {"token": TOKEN})
+def host(tmp_path: Path) -> RecordingHost:
+    host = RecordingHost(tmp_path / "account", {"token": TOKEN})
     host.commands = {"status": "Say how it goes", "new": "Begin anew", "Bad Name!": "is left out"}
     return host
 
 
-def discord(host: Recorder, fake: FakeDiscord) -> Discord:
+def discord(host: RecordingHost, fake: FakeDiscord) -> Discord:
     return Discord(host, Pauses(0.01, 0.02), rest_url=f"{fake.base}/api")
 
 
@@ -56,11 +56,11 @@ def to(chat: str, **more: Any) -> Any:
 async def test_a_direct_message_comes_in_and_its_writer_can_be_answered(fake, host):
     channel = discord(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
-        assert (host.identities[0].id, host.identities[0].handle) == ("100", "lobster")
+        await until(lambda: host.up)
+        assert (host.up[0].id, host.up[0].handle) == ("100", "lobster")
         await fake.say("hello <@100>", mentions=[BOT])
-        await until(lambda: host.inbound)
-        got = host.inbound[0]
+        await until(lambda: host.received)
+        got = host.received[0]
         assert (got.channel, got.text, got.sender, got.peer, got.chat_type) == (
             "discord",
             "hello @Lobster",
@@ -82,7 +82,7 @@ async def test_guilds_threads_roles_replies_and_files(fake, host):
     fake.files["v"] = b"OGG"
     channel = discord(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.say("in the channel", GENERAL)
         await fake.say("in a thread", THREAD)
         await fake.say("in a thread nobody told of", "651")
@@ -94,8 +94,8 @@ async def test_guilds_threads_roles_replies_and_files(fake, host):
             referenced_message=said,
         )
         await fake.say("", GENERAL, attachments=[file])
-        await until(lambda: len(host.inbound) == 5)
-        plain, threaded, unknown, answer, voice = host.inbound
+        await until(lambda: len(host.received) == 5)
+        plain, threaded, unknown, answer, voice = host.received
         assert (plain.peer, plain.chat_type, plain.space, plain.roles, plain.parent) == (
             GENERAL,
             "channel",
@@ -121,7 +121,7 @@ async def test_guilds_threads_roles_replies_and_files(fake, host):
 
 async def test_bots_webhooks_oneself_and_what_nobody_said(fake, host):
     async with running(discord(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.say("beep", GENERAL, author=ALICE | {"id": "12", "bot": True})
         await fake.say("hook", GENERAL, webhook_id="99")
         await fake.say("me", GENERAL, author=BOT)
@@ -131,8 +131,8 @@ async def test_bots_webhooks_oneself_and_what_nobody_said(fake, host):
         await fake.say(
             "", DM, message_reference={"type": 1, "message_id": "1", "channel_id": "2"}, message_snapshots=[forward]
         )
-        await until(lambda: len(host.inbound) == 4)
-    bot, hook, me, forwarded = host.inbound
+        await until(lambda: len(host.received) == 4)
+    bot, hook, me, forwarded = host.received
     assert bot.from_bot
     assert hook.from_bot
     assert me.from_self
@@ -141,32 +141,65 @@ async def test_bots_webhooks_oneself_and_what_nobody_said(fake, host):
 
 async def test_a_full_disk_loses_nothing_and_keeps_the_order(fake, host):
     async with running(discord(host, fake)):
-        await until(lambda: host.identities)
-        host.full = 2
+        await until(lambda: host.up)
+        host.disk_full = 2
         for text in ("one", "two", "three"):
             await fake.say(text)
-        await until(lambda: len(host.inbound) == 3)
-    assert [got.text for got in host.inbound] == ["one", "two", "three"]
-    assert any("the disk is full" in trouble for trouble in host.troubles)
+        await until(lambda: len(host.received) == 3)
+    assert [got.text for got in host.received] == ["one", "two", "three"]
+    assert any("no space left" in trouble for trouble in host.troubles)
 
 
 async def test_a_lost_connection_is_resumed_with_what_was_said_meanwhile(fake, host):
     async with running(discord(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await until(lambda: fake.heartbeats)
         await fake.drop()
         await fake.say("while you were away")
-        await until(lambda: host.inbound)
-        await until(lambda: len(host.identities) == 2)
+        await until(lambda: host.received)
+        await until(lambda: len(host.up) == 2)
     assert fake.resumed == 1
     assert len(fake.identified) == 1
     assert any("connection was lost" in trouble for trouble in host.troubles)
 
 
+async def test_what_was_said_while_the_program_was_down_is_read_when_it_is_back(fake, host):
+    async with running(discord(host, fake)):
+        await until(lambda: host.up)
+        await fake.say("hello")
+        await fake.say("in the room", GENERAL)
+        await until(lambda: len(host.received) == 2)
+    host.received.clear(), host.up.clear()
+    fake._socket = None
+    for chat in (fake.said[0]["channel_id"], GENERAL):
+        for word in ("one", "two"):
+            fake.said.append(fake.message(f"{word} in {chat}", chat))
+    async with running(discord(host, fake)):
+        await until(lambda: len(host.received) >= 4)
+        # The last note of a chat may be a little old: whoever takes messages in knows those that come again.
+        fresh = [got for got in host.received if got.text not in {"hello", "in the room"}]
+    for chat, kind in ((fake.said[0]["channel_id"], "direct"), (GENERAL, "channel")):
+        found = [got for got in fresh if got.text.endswith(f" {chat}")]
+        assert [got.text.split()[0] for got in found] == ["one", "two"]
+        assert {got.chat_type for got in found} == {kind}
+        assert {bool(got.space) for got in found} == {kind == "channel"}
+
+
+async def test_a_poll_of_discords_own(fake, host):
+    async with running(channel := discord(host, fake)):
+        await until(lambda: host.up)
+        poll = Poll("Tea?", ("yes", "no"), multiple=True)
+        await channel.send(outbound("user:11", "discord"), Piece("Tea? 1. yes", "Tea?", poll=poll), "k")
+    asked = next(iter(fake.shown.values()))["asked"]
+    assert asked["poll"]["question"] == {"text": "Tea?"} and asked["poll"]["allow_multiselect"] is True
+    assert [row["poll_media"]["text"] for row in asked["poll"]["answers"]] == ["yes", "no"]
+    assert not asked.get("content")
+
+
 async def test_changes_are_told(fake, host):
     emoji = {"id": None, "name": "👍"}
     async with running(discord(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         said = await fake.say("first", GENERAL)
         await fake.event(
             "MESSAGE_UPDATE", said | {"content": "second", "edited_timestamp": "2026-11-16T04:01:00+00:00"}
@@ -205,7 +238,7 @@ async def test_slash_commands_and_buttons(fake, host):
             "member": {"user": ALICE, "roles": ["77"], "joined_at": "2026-01-01T00:00:00+00:00", "deaf": False, "mute": False, "flags": 0,
                        "permissions": "0", "nick": None, "avatar": None, "pending": False, "premium_since": None, "communication_disabled_until": None}}  # fmt: skip
     async with running(discord(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.event(
             "INTERACTION_CREATE",
             base
@@ -231,9 +264,9 @@ async def test_slash_commands_and_buttons(fake, host):
                 "message": shown,
             },
         )
-        await until(lambda: len(host.inbound) == 2)
+        await until(lambda: len(host.received) == 2)
         await until(lambda: fake.asked("POST", "/interactions/70002/t/callback"))
-    command, tap = host.inbound
+    command, tap = host.received
     assert (command.command, command.sender, command.roles) == ("/status all", "11", ("77",))
     assert (tap.command, tap.reply_to) == ("/approve 1 deny", shown["id"])
     assert fake.asked("POST", "/interactions/70001/t/callback")[0]["data"]["flags"] == 64
@@ -243,9 +276,9 @@ async def test_slash_commands_and_buttons(fake, host):
 
 async def test_the_menu_is_only_set_when_it_changed(fake, host):
     for _ in range(2):
-        host.identities.clear()
+        host.up.clear()
         async with running(discord(host, fake)):
-            await until(lambda: host.identities)
+            await until(lambda: host.up)
     assert len(fake.asked("PUT", "/applications/100/commands")) == 1
     assert json.loads((host.folder / "chats.json").read_bytes())["menu"]
 
@@ -254,7 +287,7 @@ async def test_sending_the_same_key_twice_shows_it_once_and_pings_nobody(fake, h
     channel = discord(host, fake)
     piece = Piece(text="**hi** @everyone", plain="hi", buttons=((Button("Yes", "/yes"), Button("Long", "x" * 101)),))
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         first = await channel.send(to(f"channel:{GENERAL}", reply_to="3", silent=True), piece, "key")
         again = await channel.send(to(GENERAL), piece, "key")
         other = await channel.send(to("user:12"), words("hi"), "other")
@@ -277,7 +310,7 @@ async def test_a_forum_gets_a_post_with_a_title_and_files_go_up(fake, host, tmp_
     (tmp_path / "a.txt").write_bytes(b"content")
     channel = discord(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await until(lambda: channel._bot.cache.get_guild_channel(int(FORUM)))
         sent = await channel.send(to(FORUM), Piece(text="# News\nbody", plain="News\nbody"), "k")
         await channel.edit(to(FORUM), sent, words("better"))
@@ -295,7 +328,7 @@ async def test_every_refusal_says_what_can_be_done(fake, host):
                        Refuse(502, "bad gateway"), "drop"]  # fmt: skip
     problems = []
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         for _ in range(4):
             with pytest.raises(DeliveryError) as refused:
                 await channel.send(to(GENERAL), words("x"), "k")
@@ -321,12 +354,12 @@ async def test_what_no_patience_cures_ends_the_account(fake, host, code, cure):
 
 
 async def test_a_wrong_token_is_fatal_and_a_server_that_is_away_is_not(fake, host, tmp_path):
-    wrong = Recorder(tmp_path / "wrong", {"token": "MTAw.wrong.x"})
+    wrong = RecordingHost(tmp_path / "wrong", {"token": "MTAw.wrong.x"})
     with pytest.raises(ChannelError) as refused:
         await discord(wrong, fake).run()
     assert refused.value.fatal
     with pytest.raises(ChannelError, match="DISCORD_BOT_TOKEN"):
-        await discord(Recorder(tmp_path / "none", {}), fake).run()
+        await discord(RecordingHost(tmp_path / "none", {}), fake).run()
     away = Discord(host, Pauses(0.01, 0.02), rest_url="http://127.0.0.1:9/api")
     async with running(away):
         await until(lambda: len(host.troubles) > 1)
@@ -344,7 +377,7 @@ async def test_a_probe_tells_of_the_missing_intent(fake, host):
 async def test_the_directory_lists_channels_and_members(fake, host):
     channel = discord(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await until(lambda: channel._bot.cache.get_guild_channel(int(GENERAL)))
         assert [found.id for found in await channel.directory("#gen")] == [f"channel:{GENERAL}"]
         assert [found.id for found in await channel.directory("ali")] == ["user:11"]

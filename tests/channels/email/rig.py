@@ -20,6 +20,13 @@ ME = "agent@test.example"
 
 class EmailRig:
     features = frozenset({"media", "fail", "drop", "repeat"})
+    without = {
+        "group": "a letter to several people is answered to its sender",
+        "mention": "there are no groups in which one could be named",
+        "thread": "there are no groups; a thread of letters is kept by the letters themselves, see test_letters",
+        "edit": "a letter that is sent is sent",
+        "react": "it has no reactions",
+    }
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

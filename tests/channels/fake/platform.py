@@ -160,6 +160,7 @@ class FakeRig:
 
     manifest = MANIFEST
     features = frozenset({"group", "mention", "thread", "edit", "react", "media", "fail", "drop", "repeat"})
+    without: dict[str, str] = {}
 
     def __init__(self) -> None:
         self.server = FakeServer(f"contract-{id(self)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.channels.platform_host import until
-from tests.live.chat_servers import ngircd
+from tests.live.chat_servers import Wire, ngircd
 
 from homarus.channels.discovery import load_entry, manifests
 from homarus.channels.irc import wire
@@ -59,7 +59,15 @@ class Person:
 
 
 class IrcRig:
-    features = frozenset({"group", "mention"})
+    features = frozenset({"group", "mention", "drop"})
+    without = {
+        "thread": "it has no threads",
+        "edit": "what was said stays said",
+        "react": "it has no reactions",
+        "media": "it carries no files",
+        "fail": "a real server refuses by numbers, not by status; those are in test_adapter",
+        "repeat": "no line comes twice",
+    }
 
     def __init__(self, folder: Path, server: Callable[[Path], Any] = ngircd) -> None:
         self.folder, self._server = folder, server
@@ -70,6 +78,7 @@ class IrcRig:
     async def __aenter__(self) -> Self:
         self._stack = contextlib.AsyncExitStack()
         self.port = await self._stack.enter_async_context(self._server(self.folder))
+        self.wire = await self._stack.enter_async_context(Wire(self.port))
         for who in ("ada", "bob", "eve"):
             self.people[who] = await self._stack.enter_async_context(Person(self.port, who))
             self.people[who].type(f"JOIN {ROOM}")
@@ -79,7 +88,7 @@ class IrcRig:
         await self._stack.aclose()
 
     def settings(self) -> dict[str, Any]:
-        own = {"host": "127.0.0.1", "port": self.port, "tls": False, "nick": "helper", "channels": [ROOM]}
+        own = {"host": "127.0.0.1", "port": self.wire.port, "tls": False, "nick": "helper", "channels": [ROOM]}
         return own | {"lineBurst": 100, "lineSeconds": 0.01}
 
     def person(self, who: str) -> str:
@@ -90,9 +99,15 @@ class IrcRig:
 
     async def write(self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b"") -> str:  # fmt: skip
         person, target = self.people[who], "helper" if to == "direct" else ROOM
-        here = [line for line in person.seen if line.command == "JOIN" and line.nick == "helper"]
-        if not here:  # ngircd tells nobody that a message found no nick in time
-            await until(lambda: [line for line in person.seen if line.command == "JOIN" and line.nick == "helper"])
+        # The server keeps nothing for somebody who is not there.
+        await until(
+            lambda: (
+                [line.command for line in person.seen if line.nick == "helper" and line.command in {"JOIN", "QUIT"}][
+                    -1:
+                ]
+                == ["JOIN"]
+            )
+        )
         person.type(f"PRIVMSG {target} :{'helper: ' if mention else ''}{text}")
         return ""
 
@@ -112,7 +127,9 @@ class IrcRig:
         raise NotImplementedError
 
     async def drop(self) -> None:
-        raise NotImplementedError
+        seen = sum(line.command == "QUIT" for line in self.people["ada"].seen)
+        self.wire.cut()
+        await until(lambda: sum(line.command == "QUIT" for line in self.people["ada"].seen) > seen)
 
     def reactions(self) -> list[str]:
         return []

@@ -2,17 +2,21 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.channels.irc.server import Server
 from tests.channels.platform_host import RecordingHost, running, until
 
-from homarus.channels.irc.adapter import Irc, address
+from homarus.channels.discovery import manifests
+from homarus.channels.irc.adapter import Gaps, Irc, address
 from homarus.channels.irc.connection import Connection, IrcSettings, Pace
 from homarus.channels.support import is_named
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Outbound
+from homarus.delivery.format import render
 from homarus.delivery.place import Piece
 
 CAPS = "message-tags server-time echo-message account-tag chghost sasl=PLAIN,EXTERNAL"
@@ -310,3 +314,48 @@ def test_the_room_of_a_line_counts_the_longest_prefix_until_ours_is_known():
 
 def test_the_tests_of_irc_need_no_library():
     assert "irc" not in sys.modules
+
+
+async def test_whoever_was_talking_is_told_of_a_gap_once_also_by_another_process(tmp_path):
+    async with Server() as server:
+        host = host_for(server, tmp_path)
+        for lost in (False, True):
+            async with running(irc := Irc(host, SystemClock())):
+                host.changes.clear()
+                await joined(host)
+                await irc.send(to("Ann"), Piece("hi", "hi"), f"k{lost}")
+                await irc.send(to("#room"), Piece("hi", "hi"), f"r{lost}")
+                if lost:
+                    server.drop()
+                    await until(lambda: server.said("NOTICE"))
+        assert [line.param(0) for line in server.said("NOTICE")] == ["ann"]
+        # A process that was killed leaves the note that it was there.
+        gaps = Gaps(tmp_path, SystemClock())
+        gaps.opened()
+        later = ManualClock(SystemClock().now() + timedelta(seconds=60))
+        again = Gaps(tmp_path, later)
+        assert again.due() == ([], 0)
+        again.opened()
+        assert again.due() == (["ann"], 0)
+        again.told("ann")
+        Gaps(tmp_path, later).opened()
+        owed, seconds = (at_once := Gaps(tmp_path, later)).due()
+        assert owed == [] and 0 < seconds <= 15  # a program that falls again and again is no flood
+        assert at_once.due()[0] == []
+
+
+async def test_markup_is_left_out_or_shown_with_codes(tmp_path):
+    async with Server() as server:
+        for formatting, shown in (("plain", "loud"), ("codes", "\x02loud\x02")):
+            host = host_for(server, tmp_path, formatting=formatting)
+            async with running(irc := Irc(host, SystemClock())):
+                await joined(host)
+                await irc.send(to("ann"), Piece("\x02loud\x02\x01", "loud"), formatting)
+            assert server.said("PRIVMSG")[-1].last == shown
+    assert render("**loud**", account_place("codes"))[0].text == "\x02loud\x02"
+    assert render("**loud**", account_place("plain"))[0].text == "loud"
+
+
+def account_place(formatting):
+    manifest = manifests()["irc"]
+    return replace(manifest.place, dialect=manifest.dialects.get(formatting, manifest.place.dialect))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import nio
+from aiohttp import ClientSession, ClientTimeout, web
 from tests.channels.platform_host import until
-from tests.live.chat_servers import Wire
 
 from homarus.channels.discovery import load_entry, manifests
 
@@ -34,7 +34,9 @@ class Person:
         self.client.add_event_callback(
             lambda room, event: self.seen.append({"room": room.room_id} | event.source), nio.Event
         )
-        self._task = asyncio.create_task(self.client.sync_forever(3000, full_state=True))
+        # A slow machine may get more between two answers than the ten events that a homeserver shows unless asked.
+        wide = {"room": {"timeline": {"limit": 1000}}}
+        self._task = asyncio.create_task(self.client.sync_forever(3000, sync_filter=wide, full_state=True))
         await self.client.synced.wait()
         return self
 
@@ -63,8 +65,63 @@ class Person:
         return [event["content"].get("body", "") for event in self.of(sender)]
 
 
+class Gate:
+    """Stands before a homeserver and passes everything on, but can refuse what is sent, break off, and tell a sync again."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self.refusals: list[tuple[int, dict[str, Any]]] = []
+        self._told, self._again = b"", b""
+        self._open: set[Any] = set()
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_route("*", "/{path:.*}", self._pass)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True, auto_decompress=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = int(self._runner.addresses[0][1])
+        self._http = ClientSession(auto_decompress=False, timeout=ClientTimeout(total=120))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+        await self._runner.cleanup()
+
+    async def _pass(self, request: web.Request) -> web.Response:
+        if "/send/" in request.path and request.method == "PUT" and self.refusals:
+            status, body = self.refusals.pop(0)
+            return web.json_response(body, status=status)
+        sync = request.path.endswith("/sync")
+        if sync and self._again:
+            again, self._again = self._again, b""
+            return web.Response(body=again, content_type="application/json")
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in {"host", "accept-encoding"}
+        }
+        data, self._open = await request.read(), self._open | {request.transport}
+        async with self._http.request(
+            request.method, f"{self._server}{request.rel_url}", data=data, headers=headers
+        ) as reply:
+            body = await reply.read()
+        if sync and b"m.room.message" in body:
+            self._told = body
+        kept = {name: value for name, value in reply.headers.items() if name.lower() in {"content-type", "retry-after"}}
+        return web.Response(status=reply.status, body=body, headers=kept)
+
+    def tell_again(self) -> None:
+        self._again = self._told
+
+    def cut(self) -> None:
+        for transport in self._open:
+            if transport is not None:
+                transport.abort()
+        self._open = set()
+
+
 class MatrixRig:
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "drop"})
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "drop", "fail", "repeat"})
+    without: dict[str, str] = {}
 
     def __init__(self, folder: Path, server: str) -> None:
         self.folder, self._server = folder, server
@@ -78,7 +135,7 @@ class MatrixRig:
     async def __aenter__(self) -> Self:
         self._stack = contextlib.AsyncExitStack()
         try:
-            self.wire = await self._stack.enter_async_context(Wire(int(self._server.rpartition(":")[2])))
+            self.wire = await self._stack.enter_async_context(Gate(self._server))
             for who in ("ada", "bob", "eve"):
                 person = Person(self._server, f"{who}{self._suffix}")
                 self.people[who] = await self._stack.enter_async_context(person)
@@ -137,10 +194,12 @@ class MatrixRig:
         await self.people[who].put(await self._where(who, "direct"), "m.reaction", link)
 
     async def repeat(self) -> None:
-        raise NotImplementedError
+        self.wire.tell_again()
 
     def refuse(self, status: int, *, times: int = 1, retry_after: float | None = None) -> None:
-        raise NotImplementedError
+        body: dict[str, Any] = {"errcode": "M_LIMIT_EXCEEDED" if status == 429 else "M_UNKNOWN", "error": "not now"}
+        body |= {"retry_after_ms": int(retry_after * 1000)} if retry_after else {}
+        self.wire.refusals = [(status, body)] * times
 
     async def drop(self) -> None:
         self.wire.cut()

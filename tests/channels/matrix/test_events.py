@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from homarus.channels.matrix import events
 from homarus.channels.matrix.events import Room
-from homarus.core.messages import Quote
+from homarus.core.messages import Poll, Quote
 from homarus.delivery.place import Piece
 
 ME = "@helper:example.org"
@@ -215,3 +215,16 @@ def test_the_same_piece_has_one_transaction(one, other):
     assert events.transaction(one).isalnum()
     same = one.encode("utf-8", "replace") == other.encode("utf-8", "replace")
     assert (events.transaction(one) == events.transaction(other)) is same
+
+
+def test_a_poll_is_one_that_clients_know_and_says_the_same_in_words():
+    content = events.poll_content(Poll("Tea?", ("yes", "no")), "Tea?\n1. yes\n2. no")
+    asked = content[events.POLL]
+    assert asked["question"]["org.matrix.msc1767.text"] == "Tea?"
+    assert [(answer["id"], answer["org.matrix.msc1767.text"]) for answer in asked["answers"]] == [
+        ("a0", "yes"),
+        ("a1", "no"),
+    ]
+    assert asked["max_selections"] == 1
+    assert events.poll_content(Poll("?", ("a", "b", "c"), multiple=True), "")[events.POLL]["max_selections"] == 3
+    assert content["org.matrix.msc1767.text"].endswith("2. no")

@@ -17,6 +17,7 @@ from homarus.channels.support import Pauses
 class SignalRig:
     manifest = manifests()["signal"]
     features = frozenset({"group", "mention", "edit", "react", "media", "fail", "drop", "repeat"})
+    without = {"thread": "it has no threads"}
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 from tests.channels.signal.fake_daemon import ACCOUNT, ALICE, ALICE_UUID, BOT_UUID, GROUP, FakeDaemon, RpcError, serving
 
 from homarus.channels.signal import inbound as read
@@ -31,11 +31,11 @@ async def daemon():
 
 
 @pytest.fixture
-def host(daemon: FakeDaemon, tmp_path: Path) -> Recorder:
-    return Recorder(tmp_path / "account", {"account": ACCOUNT, "accountUuid": BOT_UUID, "httpUrl": daemon.base})
+def host(daemon: FakeDaemon, tmp_path: Path) -> RecordingHost:
+    return RecordingHost(tmp_path / "account", {"account": ACCOUNT, "accountUuid": BOT_UUID, "httpUrl": daemon.base})
 
 
-def signal(host: Recorder) -> Signal:
+def signal(host: RecordingHost) -> Signal:
     return Signal(host, Pauses(0.01, 0.02))
 
 
@@ -45,7 +45,7 @@ def to(chat: str, **more: Any) -> Any:
 
 async def test_direct_messages_groups_quotes_and_mentions(daemon, host):
     async with running(signal(host)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         stamp = await daemon.say("hello")
         quote = {"id": 5, "author": ACCOUNT, "authorNumber": ACCOUNT, "authorUuid": BOT_UUID, "text": "earlier"}
         mention = {"name": "Lobster", "uuid": BOT_UUID, "start": 3, "length": 1}
@@ -54,8 +54,8 @@ async def test_direct_messages_groups_quotes_and_mentions(daemon, host):
         await daemon.envelope(receiptMessage={"isRead": True}, timestamp=1)
         await daemon.envelope(syncMessage={"sentMessage": {"message": "mine"}}, timestamp=1)
         await daemon.say("me", source={"sourceNumber": ACCOUNT, "sourceUuid": BOT_UUID})
-        await until(lambda: len(host.inbound) == 3)
-    direct, group, mine = host.inbound
+        await until(lambda: len(host.received) == 3)
+    direct, group, mine = host.received
     assert (direct.text, direct.sender, direct.peer, direct.chat_type) == ("hello", ALICE, ALICE, "direct")
     assert (direct.id, direct.timestamp, direct.sender_name) == (f"{stamp}:{ALICE}", stamp, "Alice")
     assert (group.text, group.peer, group.chat_type, group.mentioned) == ("👍 @Lobster look", GROUP, "group", True)
@@ -67,37 +67,37 @@ async def test_direct_messages_groups_quotes_and_mentions(daemon, host):
 async def test_who_hides_their_number_is_known_by_it_all_the_same(daemon, host):
     hidden = {"source": ALICE_UUID, "sourceNumber": None, "sourceUuid": ALICE_UUID.upper()}
     async with running(signal(host)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await daemon.say("before anybody knew", source=hidden)
         await daemon.say("openly")
-        await until(lambda: len(host.inbound) == 2)
+        await until(lambda: len(host.received) == 2)
     async with running(signal(host)):  # also after a restart
-        await until(lambda: len(host.identities) == 2)
+        await until(lambda: len(host.up) == 2)
         await daemon.say("hidden again", source=hidden)
-        await until(lambda: len(host.inbound) == 3)
-    assert [got.sender for got in host.inbound] == [f"uuid:{ALICE_UUID}", ALICE, ALICE]
+        await until(lambda: len(host.received) == 3)
+    assert [got.sender for got in host.received] == [f"uuid:{ALICE_UUID}", ALICE, ALICE]
 
 
 async def test_what_cannot_be_kept_is_tried_again_before_anything_else(daemon, host):
     async with running(signal(host)):
-        await until(lambda: host.identities)
-        host.full = 2
+        await until(lambda: host.up)
+        host.disk_full = 2
         await daemon.say("one")
         await daemon.event({"envelope": {"dataMessage": "nonsense", "sourceNumber": ALICE}})
         await daemon.event([1, 2])
         await daemon.say("two")
-        await until(lambda: len(host.inbound) == 2)
-    assert [got.text for got in host.inbound] == ["one", "two"]
+        await until(lambda: len(host.received) == 2)
+    assert [got.text for got in host.received] == ["one", "two"]
     assert sum("passed over" in trouble for trouble in host.troubles) == 2
 
 
 async def test_a_lost_stream_is_opened_again(daemon, host):
     async with running(signal(host)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await daemon.drop()
         await daemon.say("while you were away")
-        await until(lambda: host.inbound)
-    assert len(host.identities) == 2
+        await until(lambda: host.received)
+    assert len(host.up) == 2
 
 
 async def test_changes_are_told(daemon, host):
@@ -109,7 +109,7 @@ async def test_changes_are_told(daemon, host):
         "targetSentTimestamp": 5,
     }
     async with running(signal(host)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await daemon.say(reaction={**target, "isRemove": False})
         await daemon.say(reaction={**target, "isRemove": True}, group=GROUP)
         await daemon.say(remoteDelete={"timestamp": 6})
@@ -120,7 +120,7 @@ async def test_changes_are_told(daemon, host):
     assert [(one.kind, one.message_id, one.text, one.peer) for one in host.changes] == [
         ("reacted", f"5:{ACCOUNT}", "👍", ALICE), ("unreacted", f"5:{ACCOUNT}", "👍", GROUP),
         ("deleted", f"6:{ALICE}", "", ALICE), ("edited", f"7:{ALICE}", "better", ALICE)]  # fmt: skip
-    assert host.inbound == []
+    assert host.received == []
 
 
 async def test_files_come_and_go(daemon, host, tmp_path):
@@ -128,12 +128,12 @@ async def test_files_come_and_go(daemon, host, tmp_path):
     (tmp_path / "ü.txt").write_bytes(b"content")
     channel = signal(host)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await daemon.say(
             attachments=[{"id": "abc", "contentType": "audio/aac", "size": 3, "voiceNote": True}], group=GROUP
         )
-        await until(lambda: host.inbound)
-        media = host.inbound[0].media[0]
+        await until(lambda: host.received)
+        media = host.received[0].media[0]
         assert media.kind == "voice"
         assert b"".join([chunk async for chunk in channel.fetch(media)]) == daemon.files["abc"]
         await channel.send(to(ALICE), Piece(text="see", plain="see", file=str(tmp_path / "ü.txt")), "k")
@@ -147,19 +147,19 @@ async def test_files_come_and_go(daemon, host, tmp_path):
 async def test_files_are_left_alone_where_the_owner_says_so(daemon, host):
     host.settings["ignoreAttachments"] = True
     async with running(signal(host)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await daemon.say("text", attachments=[{"id": "abc", "contentType": "image/png"}])
         await daemon.say("", attachments=[{"id": "abc", "contentType": "image/png"}])
         await daemon.say("after")
-        await until(lambda: len(host.inbound) == 2)
-    assert host.inbound[0].media == ()
+        await until(lambda: len(host.received) == 2)
+    assert host.received[0].media == ()
 
 
 async def test_sending_styles_quotes_edits_and_reactions(daemon, host):
     channel = signal(host)
     piece = Piece(text="👍 bold", plain="👍 bold", styles=(Style(3, 4, "BOLD"),))
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         sent = await channel.send(to(GROUP, reply_to=f"5:uuid:{ALICE_UUID}"), piece, "k")
         await channel.send(to(ALICE, reply_to="6"), words("hi"), "k")
         await channel.send(to(GROUP, reply_to="7"), words("nobody knows who wrote 7"), "k")
@@ -185,10 +185,10 @@ async def test_people_learn_that_they_were_read_only_when_they_are_answered(daem
     host.settings["sendReadReceipts"] = True
     channel = signal(host)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         stamp = await daemon.say("hello")
         await daemon.say("a stranger", source={"sourceNumber": "+1999", "sourceUuid": "x"})
-        await until(lambda: len(host.inbound) == 2)
+        await until(lambda: len(host.received) == 2)
         await channel.typing(to(ALICE))
         await channel.send(to(ALICE), words("hi"), "k")
     assert daemon.asked("sendReceipt") == [
@@ -215,7 +215,7 @@ async def test_every_refusal_says_what_can_be_done(daemon, host):
     ]
     problems = []
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         for _ in range(9):
             with pytest.raises(DeliveryError) as refused:
                 await channel.send(to(ALICE), words("x"), "k")
@@ -242,7 +242,7 @@ async def test_every_refusal_says_what_can_be_done(daemon, host):
 
 
 async def test_a_daemon_that_is_away_is_waited_for_and_one_without_the_account_is_not(daemon, host, tmp_path):
-    away = Recorder(tmp_path / "away", {"account": ACCOUNT, "httpUrl": "http://127.0.0.1:9"})
+    away = RecordingHost(tmp_path / "away", {"account": ACCOUNT, "httpUrl": "http://127.0.0.1:9"})
     channel = signal(away)
     async with running(channel):
         await until(lambda: len(away.troubles) > 1)
@@ -263,7 +263,7 @@ async def test_a_daemon_that_is_away_is_waited_for_and_one_without_the_account_i
 )
 async def test_settings_that_cannot_work_end_the_account(tmp_path, settings):
     with pytest.raises(ChannelError) as wrong:
-        await signal(Recorder(tmp_path, settings)).run()
+        await signal(RecordingHost(tmp_path, settings)).run()
     assert wrong.value.fatal
 
 
@@ -277,10 +277,10 @@ async def test_a_daemon_of_ours_is_started_and_ended(tmp_path):
     )
     program.chmod(0o700)
     transport = {"kind": "managed-native", "cliPath": str(program), "configPath": "/keys", "httpPort": port}
-    host = Recorder(tmp_path / "account", {"account": ACCOUNT, "transport": transport})
+    host = RecordingHost(tmp_path / "account", {"account": ACCOUNT, "transport": transport})
     async with running(signal(host)):
-        await until(lambda: host.inbound)
-        assert host.inbound[0].text == "from the daemon"
+        await until(lambda: host.received)
+        assert host.received[0].text == "from the daemon"
     assert f"--config /keys -a {ACCOUNT} daemon --http 127.0.0.1:{port}" in (tmp_path / "args").read_text()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
@@ -295,7 +295,7 @@ async def test_a_daemon_of_ours_is_started_and_ended(tmp_path):
 async def test_the_directory(daemon, host):
     channel = signal(host)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         assert [found.id for found in await channel.directory("ali")] == [ALICE]
         assert [found.id for found in await channel.directory("club")] == [f"group:{GROUP}"]
         assert [found.id for found in await channel.directory("carol")] == ["uuid:cccc"]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import json
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -13,12 +18,12 @@ from hypothesis import strategies as st
 pytest.importorskip("slack_sdk", reason="needs slack_sdk: pip install 'homarus[slack]'")
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'homarus[slack]'")
 
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 from tests.channels.slack.fake_slack import ALICE, APP_TOKEN, BOT_TOKEN, DM, GENERAL, ME, FakeSlack, Refuse, serving
 
 from homarus.channels.slack.adapter import Slack
 from homarus.channels.slack.inbound import emoji_name, readable
-from homarus.channels.support import Pauses
+from homarus.channels.support import Call, Pauses
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
 from homarus.delivery.place import Button, Piece
@@ -31,11 +36,11 @@ async def fake():
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Recorder:
-    return Recorder(tmp_path / "account", {"botToken": BOT_TOKEN, "appToken": APP_TOKEN})
+def host(tmp_path: Path) -> RecordingHost:
+    return RecordingHost(tmp_path / "account", {"botToken": BOT_TOKEN, "appToken": APP_TOKEN})
 
 
-def slack(host: Recorder, fake: FakeSlack) -> Slack:
+def slack(host: RecordingHost, fake: FakeSlack) -> Slack:
     return Slack(host, Pauses(0.01, 0.02), base=f"{fake.base}/api/", ping_seconds=0.1)
 
 
@@ -45,14 +50,14 @@ def to(chat: str, **more: Any) -> Any:
 
 async def test_a_message_is_acknowledged_when_it_is_safe_and_not_before(fake, host):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
-        host.full = 1
+        await until(lambda: host.up)
+        host.disk_full = 1
         await fake.say("hello &amp; <https://x.example|there>")
         await until(lambda: host.troubles)
         assert fake.acknowledged == {}
         await fake.redeliver()
         await until(lambda: fake.acknowledged)
-    [got] = host.inbound
+    [got] = host.received
     assert (got.channel, got.text, got.sender, got.peer, got.chat_type) == (
         "slack",
         "hello & there (https://x.example)",
@@ -65,7 +70,7 @@ async def test_a_message_is_acknowledged_when_it_is_safe_and_not_before(fake, ho
 
 async def test_channels_threads_mentions_and_other_speakers(fake, host):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         stamp = await fake.say(f"<@{ME}> look", GENERAL)
         await fake.event(
             {"type": "app_mention", "channel": GENERAL, "user": ALICE, "text": f"<@{ME}> look", "ts": stamp}
@@ -76,7 +81,7 @@ async def test_channels_threads_mentions_and_other_speakers(fake, host):
         await fake.say("joined", GENERAL, subtype="channel_join")
         await fake.say("to all", "G0MPIM")
         await until(lambda: len(fake.acknowledged) == 7)
-    named, again, threaded, bot, mine, several = host.inbound
+    named, again, threaded, bot, mine, several = host.received
     assert named.mentioned
     assert named.text == "@Alice look"  # every name comes from Slack, also the bot's own
     assert (named.chat_type, named.peer) == ("channel", GENERAL)
@@ -91,12 +96,12 @@ async def test_what_a_program_sent_twice_counts_once_and_what_slack_delivers_aga
     fake, host
 ):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.say("once", client_msg_id="c1")
         await fake.say("once", client_msg_id="c1")
         await fake.event(fake.last | {"ts": "1790000000.000001"})
         await until(lambda: len(fake.acknowledged) == 3)
-    assert [got.id for got in host.inbound] == ["1790000000.000001"] * 2
+    assert [got.id for got in host.received] == ["1790000000.000001"] * 2
 
 
 async def test_files_are_fetched_from_slack_with_the_token_and_from_nobody_else(fake, host):
@@ -110,10 +115,10 @@ async def test_files_are_fetched_from_slack_with_the_token_and_from_nobody_else(
     }
     channel = slack(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.say("", files=[file], subtype="file_share")
-        await until(lambda: host.inbound)
-        media = host.inbound[0].media[0]
+        await until(lambda: host.received)
+        media = host.received[0].media[0]
         assert (media.kind, media.name) == ("image", "a.png")
         assert b"".join([chunk async for chunk in channel.fetch(media)]) == b"PNG"
         for elsewhere in ("https://evil.example/x", "http://files.slack.com/x", "https://slack.com.evil.example/x"):
@@ -128,7 +133,7 @@ async def test_slash_commands_and_buttons(fake, host):
     host.settings["slashCommand"] = {"name": "lobster"}
     call = {"user_id": ALICE, "user_name": "alice", "channel_id": GENERAL, "team_id": "T0"}
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         own = await fake.envelope(
             "slash_commands", call | {"command": "/lobster", "text": "status all", "trigger_id": "1"}
         )
@@ -144,15 +149,15 @@ async def test_slash_commands_and_buttons(fake, host):
             tapped | {"type": "block_actions", "actions": [{"value": "/approve 1 deny", "action_ts": "6.6"}]},
         )
         await until(lambda: len(fake.acknowledged) == 3)
-    assert [got.command for got in host.inbound] == ["/status all", "/new", "/approve 1 deny"]
-    assert (host.inbound[2].peer, host.inbound[2].chat_type, host.inbound[2].reply_to) == (ALICE, "direct", "5.5")
+    assert [got.command for got in host.received] == ["/status all", "/new", "/approve 1 deny"]
+    assert (host.received[2].peer, host.received[2].chat_type, host.received[2].reply_to) == (ALICE, "direct", "5.5")
     assert fake.acknowledged[own] == {"response_type": "ephemeral", "text": "✓"}
 
 
 async def test_changes_are_told(fake, host):
     item = {"type": "message", "channel": GENERAL, "ts": "5.5"}
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         changed = {
             "type": "message",
             "subtype": "message_changed",
@@ -182,44 +187,44 @@ async def test_changes_are_told(fake, host):
         await until(lambda: len(fake.acknowledged) == 6)
     assert [(change.kind, change.text) for change in host.changes] == [
         ("edited", "new"), ("deleted", ""), ("reacted", ":eyes:"), ("unreacted", ":eyes:")]  # fmt: skip
-    assert host.inbound == []
+    assert host.received == []
 
 
 async def test_an_event_that_cannot_be_read_is_passed_over_and_not_asked_for_again(fake, host):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.event({"type": "message", "channel": DM, "user": ALICE, "text": "no time"})
         await fake.say("after it")
-        await until(lambda: host.inbound)
+        await until(lambda: host.received)
         await until(lambda: not fake.waiting)
     assert any("passed over" in trouble for trouble in host.troubles)
 
 
 async def test_a_lost_socket_is_opened_again_with_what_was_said_meanwhile(fake, host):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         await fake.drop()
         await fake.say("while you were away")
-        await until(lambda: host.inbound)
-        await until(lambda: len(host.identities) == 2)
+        await until(lambda: host.received)
+        await until(lambda: len(host.up) == 2)
     assert any("connection was lost" in trouble for trouble in host.troubles)
 
 
 async def test_when_slack_asks_for_a_new_socket_nothing_is_lost(fake, host):
     async with running(slack(host, fake)):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         first = fake.socket
         await first.send_json({"type": "disconnect", "reason": "refresh_requested"})
         await until(lambda: fake.socket is not first)
         await fake.say("on the new one")
-        await until(lambda: host.inbound)
+        await until(lambda: host.received)
 
 
 async def test_sending_editing_and_threads(fake, host):
     channel = slack(host, fake)
     piece = Piece(text="*hi*", plain="hi", buttons=((Button("Yes", "/yes"),),))
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         sent = await channel.send(to(GENERAL, thread="1.1"), piece, "k")
         await channel.send(to(f"user:{ALICE}"), words("<plain>"), "k")
         await channel.edit(to(GENERAL), sent, words("better"))
@@ -243,7 +248,7 @@ async def test_a_file_goes_up_in_three_steps(fake, host, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"content")
     channel = slack(host, fake)
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         sent = await channel.send(
             to(GENERAL, thread="1.1"), Piece(text="see", plain="see", file=str(tmp_path / "a.txt")), "k"
         )
@@ -260,7 +265,7 @@ async def test_every_refusal_says_what_can_be_done(fake, host):
         Refuse("fatal_error"), Refuse(status=503), Refuse(status=502), Refuse("invalid_blocks"), "drop"]  # fmt: skip
     problems = []
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         for _ in range(8):
             with pytest.raises(DeliveryError) as refused:
                 await channel.send(to(GENERAL), words("x"), "k")
@@ -282,7 +287,7 @@ async def test_every_refusal_says_what_can_be_done(fake, host):
 async def test_a_wrong_token_ends_the_account(fake, host, key):
     host.settings[key] = "xoxb-wrong"
     with pytest.raises(ChannelError, match="invalid_auth") as wrong:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await slack(host, fake).run()
     assert wrong.value.fatal
     del host.settings[key]
@@ -303,7 +308,7 @@ async def test_probe_and_directory(fake, host):
     channel = slack(host, fake)
     assert (await channel.probe()).id == ME
     async with running(channel):
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         assert [found.id for found in await channel.directory("#gen")] == [GENERAL]
         assert [found.id for found in await channel.directory("alice")] == [ALICE]
 
@@ -317,3 +322,57 @@ def test_whatever_people_write_is_readable(text):
     assert isinstance(readable(text, {}), str)
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert readable(escaped, {}) == text
+
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+
+
+def signature(body: bytes, stamp: int, secret: str = SECRET) -> dict[str, str]:
+    made = hmac.new(secret.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    return {"x-slack-request-timestamp": str(stamp), "x-slack-signature": f"v0={made}"}
+
+
+async def test_signed_requests_in_the_place_of_a_socket(fake, host):
+    host.settings = {"botToken": BOT_TOKEN, "mode": "http", "signingSecret": SECRET, "webhookPort": 0}
+    event = {"type": "message", "channel": DM, "channel_type": "im", "user": ALICE, "text": "hello", "ts": "1.000001"}
+    body = json.dumps({"type": "event_callback", "team_id": "T0", "event": event}).encode()
+    now = int(time.time())
+    json_kind, form_kind = {"content-type": "application/json"}, {"content-type": "application/x-www-form-urlencoded"}
+    async with running(channel := slack(host, fake)):
+        await until(lambda: host.up)
+
+        async def call(given: bytes, headers: dict[str, str]) -> tuple[int, str]:
+            status, answer = await channel.called(Call("POST", headers, "", given))
+            return status, answer.decode()
+
+        # Nobody else's signature counts, nor an old one, nor one of another body, nor none.
+        for wrong in (signature(body, now, "other"), signature(body, now - 400), signature(b"{}", now), {}):
+            assert (await call(body, json_kind | wrong))[0] == 401
+        assert host.received == []
+        asked = json.dumps({"type": "url_verification", "challenge": "c4"}).encode()
+        assert await call(asked, json_kind | signature(asked, now)) == (200, "c4")
+        host.disk_full = 1
+        assert (await call(body, json_kind | signature(body, now)))[0] == 503
+        again = json_kind | signature(body, now) | {"x-slack-retry-num": "1"}
+        assert (await call(body, again))[0] == 200
+        assert [got.text for got in host.received] == ["hello"]
+        slash = urlencode({"command": "/openclaw", "text": "status", "user_id": ALICE, "channel_id": DM,
+                           "team_id": "T0", "trigger_id": "t1", "channel_name": "directmessage"}).encode()  # fmt: skip
+        status, told = await call(slash, form_kind | signature(slash, now))
+        assert (status, json.loads(told)["text"]) == (200, "✓")
+        assert host.received[-1].command == "/status"
+        tap = {"type": "block_actions", "user": {"id": ALICE}, "channel": {"id": DM}, "team": {"id": "T0"},
+               "actions": [{"value": "/approve x once", "action_ts": "9.9"}]}  # fmt: skip
+        tapped = urlencode({"payload": json.dumps(tap)}).encode()
+        assert (await call(tapped, form_kind | signature(tapped, now)))[0] == 200
+        assert host.received[-1].command == "/approve x once"
+        assert (await call(b"{", json_kind | signature(b"{", now)))[0] == 400
+        assert await channel.send(to(ALICE), words("hi"), "k")
+
+
+@pytest.mark.parametrize("settings", [{"mode": "http"}, {"mode": "carrier pigeon", "appToken": APP_TOKEN}, {}])
+async def test_a_mode_that_lacks_something_says_so(fake, host, settings):
+    host.settings = {"botToken": BOT_TOKEN, **settings}
+    with pytest.raises(ChannelError) as caught:
+        await slack(host, fake).run()
+    assert caught.value.fatal

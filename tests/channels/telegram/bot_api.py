@@ -58,7 +58,7 @@ class BotApi:
         self.webhook: dict[str, Any] = {}
         # What the next calls of a method meet: a refusal, "drop" (done, but the answer is lost) or "html" (a proxy's page).
         self.next: dict[str, list[Any]] = {}
-        self.base = ""
+        self.base, self.local = "", ""  # local: where a server of one's own keeps its files
         self.polling: Any = None
         self._update_ids = itertools.count(1000)
         self._message_ids = itertools.count(1)
@@ -198,7 +198,16 @@ class BotApi:
     async def getFile(self, form: dict[str, Any]) -> Any:
         if form["file_id"] == "huge":
             raise Refuse(400, "Bad Request: file is too big")
-        return {"file_id": form["file_id"], "file_unique_id": "u", "file_path": f"photos/{form['file_id']}.jpg"}
+        folder = self.local or "photos"
+        return {"file_id": form["file_id"], "file_unique_id": "u", "file_path": f"{folder}/{form['file_id']}.jpg"}
+
+    async def sendPoll(self, form: dict[str, Any]) -> Any:
+        options = [
+            {"text": row["text"], "voter_count": 0, "persistent_id": str(n)} for n, row in enumerate(form["options"])
+        ]
+        poll = {"id": "1", "question": form["question"], "options": options, "total_voter_count": 0, "is_closed": False,
+                "is_anonymous": False, "type": "regular", "allows_multiple_answers": False, "allows_revoting": True, "members_only": False}  # fmt: skip
+        return {**self._post(form, form["question"], 300), "poll": poll}
 
     async def getChat(self, form: dict[str, Any]) -> Any:
         if form["chat_id"] != "@alice":

@@ -22,6 +22,7 @@ TOPIC = 5
 class TelegramRig:
     manifest = manifests()["telegram"]
     features = frozenset({"group", "mention", "thread", "edit", "react", "media", "fail", "drop", "repeat"})
+    without: dict[str, str] = {}
     opener = staticmethod(load_entry)
 
     def __init__(self, api: BotApi) -> None:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
 
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 from tests.channels.telegram.bot_api import ALICE, DM, FORUM, GROUP, ME, TOKEN, BotApi, Refuse, serving
 
 from homarus.channels.support import Pauses
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.adapter import Telegram
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
-from homarus.core.messages import Media
+from homarus.core.messages import Media, Poll
 from homarus.delivery.place import Button, Piece
 
 
@@ -32,13 +32,13 @@ async def api():
 
 
 @pytest.fixture
-def host(api: BotApi, tmp_path: Path) -> Recorder:
-    host = Recorder(tmp_path / "account", {"botToken": TOKEN, "apiRoot": api.base})
+def host(api: BotApi, tmp_path: Path) -> RecordingHost:
+    host = RecordingHost(tmp_path / "account", {"botToken": TOKEN, "apiRoot": api.base})
     host.commands = {"status": "Say how it goes", "new": "Begin anew", "Bad Name!": "is left out"}
     return host
 
 
-def telegram(host: Recorder) -> Telegram:
+def telegram(host: RecordingHost) -> Telegram:
     return Telegram(host, lambda: Pauses(0.01, 0.02), poll_seconds=1)
 
 
@@ -49,8 +49,8 @@ def to(chat: str, **more: Any) -> Any:
 async def test_a_direct_message_comes_in_with_who_wrote_it_and_what_it_answers(api, host):
     api.say("hello", reply_to_message={"message_id": 7, "date": 1, "chat": DM, "from": ME, "text": "earlier"})
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
-    got = host.inbound[0]
+        await until(lambda: host.received)
+    got = host.received[0]
     assert (got.channel, got.text, got.sender, got.peer, got.chat_type) == ("telegram", "hello", "11", "11", "direct")
     assert (got.sender_name, got.handle, got.timestamp) == ("Alice A", "alice", 1_790_000_000_000)
     assert got.quote is not None
@@ -60,20 +60,20 @@ async def test_a_direct_message_comes_in_with_who_wrote_it_and_what_it_answers(a
 
 
 async def test_what_was_taken_in_is_never_asked_for_again_and_what_was_not_is(api, host):
-    host.full = 2
+    host.disk_full = 2
     api.say("one")
     last = api.say("two")
     async with running(telegram(host)):
-        await until(lambda: len(host.inbound) == 2)
+        await until(lambda: len(host.received) == 2)
         await until(lambda: not api.pending)
-    assert [got.text for got in host.inbound] == ["one", "two"]
-    assert any("the disk is full" in trouble for trouble in host.troubles)
+    assert [got.text for got in host.received] == ["one", "two"]
+    assert any("no space left" in trouble for trouble in host.troubles)
     assert json.loads((host.folder / "offset.json").read_bytes()) == {"bot": 4242, "next": last + 1}
     # After a restart it begins where it stopped, also when Telegram still has everything.
     api.update(message={"message_id": 99, "date": 1, "chat": DM, "from": ALICE, "text": "three"})
     api.calls.clear()
     async with running(telegram(host)):
-        await until(lambda: len(host.inbound) == 3)
+        await until(lambda: len(host.received) == 3)
     assert api.asked("getUpdates")[0]["offset"] == last + 1
 
 
@@ -81,15 +81,15 @@ async def test_the_offset_of_another_bot_is_not_believed(api, host):
     (host.folder / "offset.json").write_text('{"bot": 1, "next": 999999}')
     api.say("hello")
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
+        await until(lambda: host.received)
 
 
 async def test_an_update_that_cannot_be_read_holds_up_no_other(api, host):
     api.update(message={"message_id": "not a number"})
     api.say("after it")
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
-    assert host.inbound[0].text == "after it"
+        await until(lambda: host.received)
+    assert host.received[0].text == "after it"
     assert any("passed over" in trouble for trouble in host.troubles)
 
 
@@ -115,8 +115,8 @@ async def test_groups_mentions_commands_and_strange_speakers(api, host):
     api.say("beep", GROUP, **{"from": {"id": 77, "is_bot": True, "first_name": "Bot"}})
     api.say("mine", GROUP, **{"from": ME})
     async with running(telegram(host)):
-        await until(lambda: len(host.inbound) == 7)
-    named, ours, other, forwarded, hidden, bot, self_said = host.inbound
+        await until(lambda: len(host.received) == 7)
+    named, ours, other, forwarded, hidden, bot, self_said = host.received
     assert named.mentioned
     assert (named.chat_type, named.peer, named.sender) == ("group", "-200", "11")
     assert (ours.command, ours.mentioned) == ("/status now", True)
@@ -136,9 +136,9 @@ async def test_topics_are_threads_and_the_general_one_is_left_out_when_sending(a
     api.say("direct", DM, message_thread_id=3, is_topic_message=True)
     channel = telegram(host)
     async with running(channel):
-        await until(lambda: len(host.inbound) == 4)
-        assert [got.thread for got in host.inbound] == ["5", "1", "", ""]
-        assert host.inbound[0].quote is None
+        await until(lambda: len(host.received) == 4)
+        assert [got.thread for got in host.received] == ["5", "1", "", ""]
+        assert host.received[0].quote is None
         await channel.send(to("-100300", thread="1"), words("general"), "k")
         await channel.send(to("-100300:topic:5"), words("five"), "k")
         await channel.typing(to("-100300", thread="1"))
@@ -150,8 +150,8 @@ async def test_direct_topics_count_only_where_the_bot_has_them(api, host):
     api.me["has_topics_enabled"] = True
     api.say("direct", DM, message_thread_id=3, is_topic_message=True)
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
-    assert host.inbound[0].thread == "3"
+        await until(lambda: host.received)
+    assert host.received[0].thread == "3"
 
 
 async def test_albums_files_and_things_without_words(api, host):
@@ -167,8 +167,8 @@ async def test_albums_files_and_things_without_words(api, host):
     api.files["photos/large.jpg"] = b"JPEG"
     channel = telegram(host)
     async with running(channel):
-        await until(lambda: len(host.inbound) == 4)
-        album, voice, document, place = host.inbound
+        await until(lambda: len(host.received) == 4)
+        album, voice, document, place = host.received
         assert (album.text, [media.ref for media in album.media]) == ("two pictures", ["large", "large"])
         assert voice.media[0].kind == "voice"
         assert document.media[0].name == "../../x.pdf"  # made safe where files are kept, not here
@@ -201,7 +201,7 @@ async def test_taps_edits_reactions_and_a_group_that_moves(api, host):
         await until(lambda: len(host.changes) == 4)
         await until(lambda: api.asked("answerCallbackQuery"))
         await channel.send(to("-200"), words("to the old id"), "k")
-    tap = host.inbound[0]
+    tap = host.received[0]
     assert (tap.command, tap.sender, tap.reply_to) == ("/approve 1 allow-once", "11", "5")
     assert [(change.kind, change.text) for change in host.changes] == [
         ("edited", "better"), ("reacted", "👍"), ("unreacted", "👀"), ("moved", "-100200")]  # fmt: skip
@@ -294,7 +294,7 @@ async def test_every_refusal_says_what_can_be_done(api, host):
 async def test_a_server_that_is_not_there_surely_took_nothing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    host = Recorder(tmp_path, {"botToken": TOKEN, "apiRoot": f"http://127.0.0.1:{port}"})
+    host = RecordingHost(tmp_path, {"botToken": TOKEN, "apiRoot": f"http://127.0.0.1:{port}"})
     channel = telegram(host)
     with pytest.raises(DeliveryError) as nobody:
         await channel.send(to("11"), words("x"), "k")
@@ -308,9 +308,9 @@ async def test_another_poller_is_told_and_outlasted(api, host):
     api.next["getUpdates"] = [Refuse(409, "Conflict: terminated by other getUpdates request")] * 2
     api.say("still here")
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
+        await until(lambda: host.received)
     assert any("stop the other program" in trouble for trouble in host.troubles)
-    assert len(host.identities) == 2
+    assert len(host.up) == 2
 
 
 async def test_a_left_over_webhook_is_taken_away_and_the_menu_is_set(api, host):
@@ -318,7 +318,7 @@ async def test_a_left_over_webhook_is_taken_away_and_the_menu_is_set(api, host):
     host.settings["customCommands"] = [{"command": "/Backup", "description": "Keep a copy"}]
     api.say("hello")
     async with running(telegram(host)):
-        await until(lambda: host.inbound)
+        await until(lambda: host.received)
     menu = {entry["command"]: entry["description"] for entry in api.asked("setMyCommands")[0]["commands"]}
     assert menu == {"status": "Say how it goes", "new": "Begin anew", "backup": "Keep a copy"}
 
@@ -326,11 +326,11 @@ async def test_a_left_over_webhook_is_taken_away_and_the_menu_is_set(api, host):
 async def test_a_wrong_token_ends_the_account_and_is_never_shown(api, tmp_path):
     for token in ("4242:wrong", "no token at all"):
         with pytest.raises(ChannelError) as wrong:
-            await telegram(Recorder(tmp_path, {"botToken": token, "apiRoot": api.base})).run()
+            await telegram(RecordingHost(tmp_path, {"botToken": token, "apiRoot": api.base})).run()
         assert wrong.value.fatal
         assert token not in str(wrong.value)
     with pytest.raises(ChannelError, match="TELEGRAM_BOT_TOKEN"):
-        await telegram(Recorder(tmp_path, {})).run()
+        await telegram(RecordingHost(tmp_path, {})).run()
 
 
 async def test_the_token_file_wins_and_must_be_a_file(api, host, tmp_path):
@@ -388,11 +388,11 @@ async def test_a_webhook_takes_only_calls_with_the_secret_and_answers_after_it_w
         assert await post(signed, b"not json") == 400
         assert await post(signed, io.BytesIO(b"x" * (5 << 20))) == 413
         assert await post(signed, b"{}", f"http://127.0.0.1:{port}/other") == 404
-        assert not host.inbound
-        host.full = 1
+        assert not host.received
+        host.disk_full = 1
         assert await post(signed, json.dumps(update).encode()) == 500
         assert await post(signed, json.dumps(update).encode()) == 200
-    assert [got.text for got in host.inbound] == ["called"]
+    assert [got.text for got in host.received] == ["called"]
 
 
 async def test_a_webhook_without_a_secret_is_refused(host):
@@ -421,3 +421,34 @@ def test_whatever_entities_a_text_has_it_is_read_and_only_our_commands_are_comma
     assert got.text == text
     assert not got.command or any(entity["type"] == "bot_command" and entity["offset"] == 0 for entity in entities)
     assert "@" not in got.command.partition(" ")[0] or "@" in text
+
+
+async def test_a_poll_of_telegrams_own(api, host):
+    async with running(channel := telegram(host)):
+        await until(lambda: host.up)
+        poll = Poll("Tea?", ("yes", "no"))
+        piece = Piece("<b>Tea?</b>", "Tea?", poll=poll)
+        assert await channel.send(outbound("11", "telegram"), piece, "k")
+    [asked] = api.asked("sendPoll")
+    assert asked["question"] == "Tea?" and [row["text"] for row in asked["options"]] == ["yes", "no"]
+    assert asked["is_anonymous"] is False
+
+
+async def test_files_that_a_server_of_ones_own_keeps_on_this_machine(api, host, tmp_path):
+    folder = tmp_path / "bot-api"
+    folder.mkdir()
+    (folder / "photo.jpg").write_bytes(b"picture")
+    (tmp_path / "secret").write_text("no")
+    (folder / "link.jpg").symlink_to(tmp_path / "secret")
+    api.local = str(folder)
+    host.settings["trustedLocalFileRoots"] = [str(folder)]
+    async with running(channel := telegram(host)):
+        await until(lambda: host.up)
+        assert b"".join([part async for part in channel.fetch(Media(ref="photo"))]) == b"picture"
+        for wrong in ("link", "../secret"):
+            with pytest.raises(DeliveryError) as caught:
+                _ = [part async for part in channel.fetch(Media(ref=wrong))]
+            assert caught.value.kind is DeliveryFailure.REFUSED
+        host.settings["trustedLocalFileRoots"] = []
+        with pytest.raises(DeliveryError, match="own disk"):
+            _ = [part async for part in channel.fetch(Media(ref="photo"))]

@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
 
 import aiohttp
 from aiohttp import web
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 
 from homarus.channels.support import Pauses
 from homarus.channels.whatsapp.adapter import open_channel
@@ -88,7 +88,7 @@ async def graph() -> AsyncIterator[Graph]:
 
 
 @pytest.fixture
-def host(graph: Graph, tmp_path: Path) -> Recorder:
+def host(graph: Graph, tmp_path: Path) -> RecordingHost:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = {
@@ -99,10 +99,10 @@ def host(graph: Graph, tmp_path: Path) -> Recorder:
         "apiRoot": graph.base,
         "webhookPort": port,
     }
-    return Recorder(tmp_path, settings)
+    return RecordingHost(tmp_path, settings)
 
 
-def cloud(host: Recorder) -> Cloud:
+def cloud(host: RecordingHost) -> Cloud:
     return Cloud(host, Pauses(0.01, 0.02))
 
 
@@ -121,7 +121,7 @@ def told(*messages: dict[str, Any], number: str = NUMBER) -> bytes:
 class Caller:
     """Meta, calling our port."""
 
-    def __init__(self, http: aiohttp.ClientSession, host: Recorder) -> None:
+    def __init__(self, http: aiohttp.ClientSession, host: RecordingHost) -> None:
         self._http, self._url = http, f"http://127.0.0.1:{host.settings['webhookPort']}/whatsapp-webhook"
 
     async def post(self, body: bytes, key: str = SECRET, **headers: str) -> int:
@@ -142,10 +142,10 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def called(host: Recorder) -> AsyncIterator[tuple[Cloud, Caller]]:
+async def called(host: RecordingHost) -> AsyncIterator[tuple[Cloud, Caller]]:
     channel = cloud(host)
     async with running(channel), aiohttp.ClientSession() as http:
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         yield channel, Caller(http, host)
 
 
@@ -156,15 +156,15 @@ async def test_only_signed_calls_are_believed_and_they_are_answered_when_it_is_s
         assert await meta.post(body, **{"X-Hub-Signature-256": ""}) == 401
         assert await meta.post(b"not json") == 400
         assert await meta.post(told({"id": "x", "type": "text", "text": {"body": "for another"}}, number="43")) == 200
-        assert host.inbound == []
-        host.full = 1
+        assert host.received == []
+        host.disk_full = 1
         assert await meta.post(body) == 500
         assert await meta.post(body) == 200
         assert await meta.get(mode="subscribe", verify_token="word", challenge="1158201444") == (200, "1158201444")
         assert (await meta.get(mode="subscribe", verify_token="guess", challenge="1"))[0] == 403
-    [got] = host.inbound
+    [got] = host.received
     assert (got.id, got.text, got.sender, got.peer, got.sender_name) == ("wamid.A", "hello", ALICE, ALICE, "Alice")
-    assert (host.identities[0].id, host.identities[0].name) == ("+15550001", "Lobster Ltd")
+    assert (host.up[0].id, host.up[0].name) == ("+15550001", "Lobster Ltd")
 
 
 async def test_everything_that_people_send(graph, host):
@@ -178,7 +178,7 @@ async def test_everything_that_people_send(graph, host):
             {"id": "6", "type": "interactive", "interactive": {"type": "button_reply", "button_reply": {"id": "/yes", "title": "Yes"}}},
             {"id": "7", "type": "reaction", "reaction": {"message_id": "wamid.Z", "emoji": "👍"}},
             {"id": "8", "type": "unsupported"}))  # fmt: skip
-        image, voice, place, answer, forwarded, tap = host.inbound
+        image, voice, place, answer, forwarded, tap = host.received
         assert b"".join([chunk async for chunk in channel.fetch(image.media[0])]) == b"JPEG"
         graph.elsewhere = "https://evil.example/x"
         with pytest.raises(DeliveryError, match="outside of WhatsApp"):
@@ -247,12 +247,12 @@ async def test_every_refusal_says_what_can_be_done(graph, host):
 
 async def test_settings_that_cannot_work_end_the_account(graph, host):
     with pytest.raises(ChannelError, match="permanent one") as wrong:
-        await cloud(Recorder(host.folder, {**host.settings, "accessToken": "EAAwrong"})).run()
+        await cloud(RecordingHost(host.folder, {**host.settings, "accessToken": "EAAwrong"})).run()
     assert wrong.value.fatal
     for key in ("accessToken", "appSecret", "verifyToken"):
         with pytest.raises(ChannelError, match=key):
-            await cloud(Recorder(host.folder, {**host.settings, key: ""})).run()
-    away = Recorder(host.folder, {**host.settings, "apiRoot": "http://127.0.0.1:9"})
+            await cloud(RecordingHost(host.folder, {**host.settings, key: ""})).run()
+    away = RecordingHost(host.folder, {**host.settings, "apiRoot": "http://127.0.0.1:9"})
     async with running(cloud(away)):
         await until(lambda: len(away.troubles) > 1)
 

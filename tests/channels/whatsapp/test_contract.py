@@ -39,6 +39,7 @@ class Phone(FakeWorker):
 class WhatsAppRig:
     manifest = manifests()["whatsapp"]
     features = frozenset({"group", "mention", "react", "media", "fail", "drop", "repeat"})
+    without = {"thread": "it has no threads", "edit": "edits are read, not made: WhatsApp takes them for minutes only"}
 
     def __init__(self, phone: Phone, folder: Path) -> None:
         self.phone, self._folder = phone, folder

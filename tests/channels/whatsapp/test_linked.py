@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.channels.recorder import Recorder, outbound, running, until, words
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 
 from homarus.channels.support import SCAN, Pauses
 from homarus.channels.whatsapp.linked import Linked
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.messages import Poll
 from homarus.delivery.place import Piece
 
 HERE = Path(__file__).parent
@@ -109,21 +110,21 @@ async def worker() -> AsyncIterator[FakeWorker]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Recorder:
-    return Recorder(tmp_path / "account", {})
+def host(tmp_path: Path) -> RecordingHost:
+    return RecordingHost(tmp_path / "account", {})
 
 
-def linked(host: Recorder, worker: Any) -> Linked:
+def linked(host: RecordingHost, worker: Any) -> Linked:
     return Linked(host, Pauses(0.01, 0.02), [sys.executable, str(HERE / "relay.py"), str(worker.port)])
 
 
 @contextlib.asynccontextmanager
-async def connected(host: Recorder, worker: FakeWorker) -> AsyncIterator[Linked]:
+async def connected(host: RecordingHost, worker: FakeWorker) -> AsyncIterator[Linked]:
     channel = linked(host, worker)
     async with running(channel):
         await until(lambda: worker.started)
         worker.connect()
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         yield channel
 
 
@@ -138,7 +139,7 @@ async def test_messages_groups_quotes_and_mentions(host, worker):
         worker.say("look", 2, chat=GROUP, group=True, mentions=[ME], quote=quote, forwarded=True)
         worker.say("strange", 3, sender="999@lid", chat="999@lid")
         await until(lambda: worker.took == [1, 2, 3])
-    direct, group, hidden = host.inbound
+    direct, group, hidden = host.received
     assert (direct.id, direct.text, direct.sender, direct.peer, direct.chat_type) == (
         f"M1:{ALICE}",
         "hello",
@@ -154,13 +155,13 @@ async def test_messages_groups_quotes_and_mentions(host, worker):
 
 async def test_a_message_is_taken_when_it_is_safe_and_not_before(host, worker):
     async with connected(host, worker):
-        host.full = 2
+        host.disk_full = 2
         worker.say("one", 1)
         worker.event("message", n=2, kind="nonsense")
         worker.say("three", 3)
         await until(lambda: worker.took == [1, 2, 3])
-    assert [got.text for got in host.inbound] == ["one", "three"]
-    assert any("the disk is full" in trouble for trouble in host.troubles)
+    assert [got.text for got in host.received] == ["one", "three"]
+    assert any("no space left" in trouble for trouble in host.troubles)
     assert any("passed over" in trouble for trouble in host.troubles)
 
 
@@ -173,7 +174,7 @@ async def test_the_chat_with_oneself_is_for_the_agent_only_where_the_owner_said_
         sent = await channel.send(to(ME), words("an answer"), "k")
         worker.say("an answer", 3, id=sent.partition(":")[0], chat=ME, sender=ME, mine=True)
         await until(lambda: worker.took == [1, 2, 3])
-    assert [got.from_self for got in host.inbound] == [not heard, True]
+    assert [got.from_self for got in host.received] == [not heard, True]
     assert worker.asked("read") == []  # nobody tells themselves that they read
 
 
@@ -188,7 +189,7 @@ async def test_changes_are_told(host, worker):
     assert [(one.kind, one.message_id, one.text, one.peer) for one in host.changes] == [
         ("reacted", "T:me", "👍", ALICE), ("unreacted", "T:me", "", ALICE),
         ("edited", f"M9:{ALICE}", "better", ALICE), ("deleted", f"M9:{ALICE}", "", GROUP)]  # fmt: skip
-    assert host.inbound == []
+    assert host.received == []
 
 
 async def test_sending_quoting_reacting_and_reading(host, worker, tmp_path):
@@ -224,8 +225,8 @@ async def test_a_file_is_fetched_through_a_file_that_is_gone_afterwards(host, wo
     fetched.write_bytes(b"JPEG" * 50_000)
     async with connected(host, worker) as channel:
         worker.say("see", 1, file={"kind": "image", "mime": "image/jpeg", "name": "", "size": 4, "ref": str(fetched)})
-        await until(lambda: host.inbound)
-        media = host.inbound[0].media[0]
+        await until(lambda: host.received)
+        media = host.received[0].media[0]
         assert b"".join([chunk async for chunk in channel.fetch(media)]) == b"JPEG" * 50_000
     assert not fetched.exists()
 
@@ -267,7 +268,7 @@ async def test_the_code_to_scan_is_data_until_somebody_scans_it(host, worker):
         }
         assert "channels login" in host.troubles[0]
         worker.connect()
-        await until(lambda: host.identities)
+        await until(lambda: host.up)
         assert not (host.folder / SCAN).exists()
 
 
@@ -299,9 +300,9 @@ async def test_other_troubles_are_told(host, worker):
         worker.event("TemporaryBan")
         await until(lambda: len(host.troubles) == 2)
         worker.connect()
-        await until(lambda: len(host.identities) == 2)
+        await until(lambda: len(host.up) == 2)
         worker.event("noted", why="a message was passed over")
-        await until(lambda: len(host.identities) == 3)  # told, and still connected
+        await until(lambda: len(host.up) == 3)  # told, and still connected
 
 
 async def test_nothing_of_the_environment_that_is_secret_reaches_the_worker(host, worker, tmp_path, monkeypatch):
@@ -342,8 +343,8 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
     (tmp_path / "a.pdf").write_bytes(b"PDF")
     channel = Linked(host, Pauses(0.01, 0.02), [sys.executable, str(HERE / "fake_go.py")])
     async with running(channel):
-        await until(lambda: len(host.inbound) == 5 and host.changes, str(host.troubles))
-        by_lid, group, image, wrapped, unknown = host.inbound
+        await until(lambda: len(host.received) == 5 and host.changes, str(host.troubles))
+        by_lid, group, image, wrapped, unknown = host.received
         assert (by_lid.text, by_lid.sender, by_lid.peer, by_lid.timestamp) == (
             "by lid",
             ALICE,
@@ -357,7 +358,7 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
         assert wrapped.text == "will vanish"
         assert unknown.sender == "888@lid"
         assert (host.changes[0].kind, host.changes[0].message_id) == ("reacted", "T:me")
-        assert (host.identities[0].id, host.identities[0].name) == (ME, "Lobster")
+        assert (host.up[0].id, host.up[0].name) == (ME, "Lobster")
         await until(lambda: not list((host.folder / "untaken").iterdir()))
         assert b"".join([chunk async for chunk in channel.fetch(image.media[0])]) == b"file at /p"
         assert await channel.send(to(ALICE, reply_to=f"ID1:{ALICE}"), words("hi"), "k") == "SENT1:me"
@@ -373,3 +374,11 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
     assert names[:2] == ["MarkRead", "SendMessage"]
     assert ["Upload", base64.b64encode(b"PDF").decode(), 3] in asked
     assert "SendChatPresence" in names
+
+
+async def test_a_poll_of_whatsapps_own(host, worker):
+    async with connected(host, worker) as channel:
+        poll = Poll("Tea?", ("yes", "no"), multiple=True)
+        await channel.send(to(ALICE), Piece("Tea? 1. yes", "Tea? 1. yes", poll=poll), "k")
+    [asked] = worker.asked("send")
+    assert asked["poll"] == {"question": "Tea?", "options": ["yes", "no"], "multiple": True}

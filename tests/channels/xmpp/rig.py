@@ -70,6 +70,11 @@ class Person:
 
 class XmppRig:
     features = frozenset({"group", "mention", "edit", "react", "media", "drop"})
+    without = {
+        "thread": "no client shows its threads",
+        "fail": "a server refuses by stanzas, which prosody sends for what is wrong and not on demand; see test_stanzas",
+        "repeat": "the archive is read from where it was left, so nothing comes twice",
+    }
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

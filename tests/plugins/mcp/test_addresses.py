@@ -1,6 +1,7 @@
 """Servers at an address: the official server over both transports, and one that wants people to sign in."""
 
 import asyncio
+import json
 import logging
 import secrets
 import socket
@@ -27,24 +28,22 @@ pytest.importorskip("mcp", reason="needs the package mcp")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+def place() -> tuple[socket.socket, str]:
+    """Return a socket that listens already, and its address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    return listening, f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 @asynccontextmanager
-async def served(app: Any, port: int) -> AsyncIterator[str]:
+async def served(app: Any, listening: socket.socket) -> AsyncIterator[None]:
     import uvicorn
 
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=port, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-    )
-    task = asyncio.create_task(server.serve())
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1))
+    task = asyncio.create_task(server.serve(sockets=[listening]))
     while not server.started:
         await asyncio.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
         server.should_exit = True
         await task
@@ -79,7 +78,8 @@ async def test_the_official_server_over_both_transports(tmp_path: Path, transpor
     server = official()
     app, path = (server.sse_app(), "/sse") if transport == "sse" else (server.streamable_http_app(), "/mcp")
     calls = Line(calls=(("far__header", {}), ("far__resources_read", {"uri": "note://one"})))
-    async with served(app, free_port()) as base:
+    listening, base = place()
+    async with served(app, listening):
         home = house(tmp_path, calls, "done", url=base + path, transport=transport, headers={"x-key": "k"})
         async with home.agent(clock=SystemClock()) as agent:
             assert (await agent.ask("hello")).text == "done"
@@ -123,16 +123,18 @@ class Provider:
 
         token = secrets.token_hex(16)
         self.tokens[token] = AccessToken(token=token, client_id=client.client_id, scopes=code.scopes)
-        return OAuthToken(access_token=token, token_type="Bearer", expires_in=3600)
+        return OAuthToken(access_token=token, token_type="Bearer", expires_in=3600, refresh_token="again")
 
     async def load_access_token(self, token: str) -> Any:
         return self.tokens.get(token)
 
-    async def load_refresh_token(self, _client: Any, _token: str) -> Any:
-        return None
+    async def load_refresh_token(self, client: Any, token: str) -> Any:
+        from mcp.server.auth.provider import RefreshToken
 
-    async def exchange_refresh_token(self, *_: Any) -> Any:
-        raise NotImplementedError
+        return RefreshToken(token=token, client_id=client.client_id, scopes=[]) if token == "again" else None
+
+    async def exchange_refresh_token(self, client: Any, token: Any, _scopes: Any) -> Any:
+        return await self.exchange_authorization_code(client, token)
 
     async def revoke_token(self, token: Any) -> None:
         self.tokens.pop(token.token, None)
@@ -143,13 +145,12 @@ async def test_a_server_that_wants_a_sign_in_gets_one_by_hand_and_never_in_a_tur
 ) -> None:
     from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 
-    port, provider = free_port(), Provider()
-    base = f"http://127.0.0.1:{port}"
+    (listening, base), provider = place(), Provider()
     rules = {"issuer_url": base, "resource_server_url": f"{base}/mcp", "validate_token_resource": False}
     auth = AuthSettings(**rules, client_registration_options=ClientRegistrationOptions(enabled=True))
     app = official(auth=auth, auth_server_provider=provider).streamable_http_app()
     home = house(tmp_path, "without", Line(calls=(("far__header", {}),)), "with", url=f"{base}/mcp")
-    async with served(app, port):
+    async with served(app, listening):
         async with home.agent(clock=SystemClock()) as agent:
             assert (await agent.ask("hello")).text == "without"
         assert "homarus mcp login far" in caplog.text
@@ -170,6 +171,14 @@ async def test_a_server_that_wants_a_sign_in_gets_one_by_hand_and_never_in_a_tur
         async with home.agent(clock=SystemClock()) as agent:
             await agent.ask("hello")
         assert "none" in home.model.requests[-1].messages[-1].text
+        provider.tokens.clear()  # its time is over, and another process goes on with what was given for that
+        kept.write_text(json.dumps({**json.loads(kept.read_text()), "until": 1.0}))
+        later = McpServers(config, home.env, clock=SystemClock(), workspace=tmp_path)
+        try:
+            assert (await later.ask("far")).offers
+        finally:
+            await later.aclose()
+        assert json.loads(kept.read_text())["until"] > time.time()
         provider.tokens.clear()  # taken back: the next turn says what to do, and asks nobody
         kept.unlink()
         fresh = McpServers(config, home.env, clock=SystemClock(), workspace=tmp_path)

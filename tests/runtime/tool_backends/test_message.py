@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.chat import Platform, served
+from msgspec.structs import replace
+from tests.scenarios.chat import PLACE, Platform, served
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 from tests.scenarios.test_chat import GROUP, MAIN, house
@@ -108,3 +109,20 @@ async def test_without_channels_the_tool_does_not_exist_and_without_a_gateway_it
     async with home.agent() as agent:
         await agent.ask("hello")
     assert "no channel is served" in result(home)
+
+
+@pytest.mark.parametrize(("polls", "native"), [(0, False), (2, True), (1, False)])
+async def test_a_poll_is_the_platforms_own_where_it_has_one_for_so_many_answers(
+    tmp_path: Path, polls: int, native: bool
+) -> None:
+    ask = call(action="poll", pollQuestion="Tea?", pollOption=["yes", "no"])
+    home, chat = house(tmp_path, ask, "NO_REPLY"), Platform(replace(PLACE, polls=polls))
+    seen: list[Any] = []
+    show = chat.show
+    chat.show = lambda message, piece, key: (seen.append(piece), show(message, piece, key))[1]  # type: ignore[method-assign]
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("ask them")
+        await chat.sees(1)
+    [piece] = seen
+    assert (piece.poll is not None) is native
+    assert "2. no" in piece.plain

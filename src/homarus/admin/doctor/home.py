@@ -138,7 +138,7 @@ def check_plugins(home: Home) -> list[Finding]:
     """Plugins that are switched on and cannot run, that failed, or that belong to another program."""
     if not home.config.get("plugins") and not (home.config.paths.state_dir / "extensions").is_dir():
         return []
-    from homarus.plugins.host import HealthBook
+    from homarus.plugins.health import HealthBook
     from homarus.plugins.manifest import Lock, PluginSettings, of_openclaw, usable
 
     settings, lock = home.config.block("plugins", PluginSettings), Lock(home.config.paths).read()

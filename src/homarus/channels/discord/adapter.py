@@ -11,24 +11,26 @@ import contextlib
 import hashlib
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discord import inbound as read
-from homarus.channels.discord.wire import FATAL, explained, paced
-from homarus.channels.support import Note, Pauses, not_kept, noted, proxy_for
+from homarus.channels.discord.wire import FATAL, explained, paced, poll_of
+from homarus.channels.support import Note, Pauses, download, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
-from homarus.net.client import HttpClient
-from homarus.net.errors import HttpError
 
 NONCE = 25  # the longest that Discord takes
 CUSTOM_ID = 100
 MENU = 100
+# What was said while we were away is read in so many chats, so much of each, and no older than this.
+GAP_CHATS, GAP_MESSAGES, GAP_SECONDS = 200, 100, 24 * 3600
+NOTE_SECONDS = 5.0
 WAITING = 1000  # events that may wait for a disk; Discord is not read any faster
 _COMMAND = re.compile(r"[-_a-z0-9]{1,32}")
 _CDN = ("discordapp.com", "discordapp.net", "discord.com")
@@ -54,6 +56,14 @@ class Discord:
         held = self._notes.read()
         self._chats: dict[str, str] = {str(user): str(chat) for user, chat in dict(held.get("direct") or {}).items()}
         self._menu = str(held.get("menu") or "")
+        # The newest message of each chat that was taken in, and its guild.
+        rows: Any = held.get("heard")
+        self._heard: dict[str, tuple[str, str]] = {
+            str(chat): (str(row[0]), str(row[1]))
+            for chat, row in (rows.items() if isinstance(rows, dict) else ())
+            if isinstance(row, list) and len(row) == 2 and str(row[0]).isdigit()
+        }
+        self._noted = -NOTE_SECONDS
 
     # ---- coming in
 
@@ -172,6 +182,20 @@ class Discord:
         except DeliveryError as problem:  # a menu that cannot be set keeps nobody from talking
             self._host.troubled(f"the slash commands were not set: {problem.message}", cure=problem.cure)
         self._host.connected(self._identity)
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Fetch what was said while nobody listened: a session that cannot be resumed tells nothing of it. What was taken in
+        already is known as a repeat."""
+        for chat, (last, guild) in list(self._heard.items()):
+            try:
+                after = max(int(last), _snowflake(time.time() - GAP_SECONDS))
+                found = await self._rest().fetch_messages(int(chat), after=after).limit(GAP_MESSAGES)
+            except Exception as problem:  # noqa: BLE001 - a chat that is gone or closed to us keeps no other from being read
+                logging.getLogger(__name__).info("discord: the gap of a chat is not read: %s", problem)
+                continue
+            for held in sorted(found, key=lambda message: int(message.id)):
+                await self._receive(held, int(guild) if guild else None)
 
     async def _resumed(self, event: Any) -> None:
         self._host.connected(self._identity)
@@ -180,13 +204,23 @@ class Discord:
         self._host.troubled("discord: the connection was lost, a new one is made")
 
     async def _said(self, event: Any) -> None:
-        held = event.message
-        where = await self._place(held.channel_id, held.guild_id)
-        if held.guild_id is None and not held.author.is_bot:
+        await self._receive(event.message, event.message.guild_id)
+
+    async def _receive(self, held: Any, guild: int | None) -> None:
+        where = await self._place(held.channel_id, guild)
+        if guild is None and not held.author.is_bot:
             self._learn(str(held.author.id), str(held.channel_id))
-        said = read.message(held, self._me, self._host.account, where)
+        said = read.message(held, self._me, self._host.account, where, guild)
         if said is not None:
             await self._host.receive(said)
+        chat, known = str(held.channel_id), self._heard.pop(str(held.channel_id), ("0", ""))
+        self._heard[chat] = (str(max(int(known[0]), int(held.id))), str(guild or ""))
+        while len(self._heard) > GAP_CHATS:
+            del self._heard[next(iter(self._heard))]
+        # Of a chat that is known, a note that is a little old costs a few repeats.
+        if (now := time.monotonic()) - self._noted > NOTE_SECONDS or known[0] == "0":
+            self._noted = now
+            self._keep()
 
     async def _edited(self, event: Any) -> None:
         held = event.message
@@ -302,7 +336,7 @@ class Discord:
             self._keep()
 
     def _keep(self) -> None:
-        self._notes.write({"direct": self._chats, "menu": self._menu})
+        self._notes.write({"direct": self._chats, "menu": self._menu, "heard": self._heard})
 
     # ---- going out
 
@@ -320,11 +354,13 @@ class Discord:
                 flags |= hikari.MessageFlag.SUPPRESS_NOTIFICATIONS
             if flags:
                 options["flags"] = flags
+            if piece.poll is not None:
+                options["poll"] = poll_of(piece.poll)
             if piece.file:
                 options["attachment"] = hikari.File(piece.file)
             if rows := _buttons(piece, rest):
                 options["components"] = rows
-            text = piece.text or hikari.UNDEFINED
+            text = piece.text if piece.text and piece.poll is None else hikari.UNDEFINED
             if (await self._place(chat, 0)).kind == "forum" and chat not in self._chats.values():
                 post = await paced(lambda: rest.create_forum_post(int(chat), _title(piece), text, **options))
                 return f"{post.id}/{post.id}"
@@ -369,21 +405,8 @@ class Discord:
         inside = any(place.hostname == name or (place.hostname or "").endswith(f".{name}") for name in _CDN)
         if not (place.scheme == "https" and inside) and not (own and place.netloc == own):
             raise DeliveryError(DeliveryFailure.REFUSED, "discord: the file lies outside of Discord")
-        http = HttpClient()
-        try:
-            response = await http.request("GET", media.ref)
-            try:
-                if response.status != 200:
-                    what = f"discord: the file cannot be had (HTTP {response.status})"
-                    raise DeliveryError(DeliveryFailure.REFUSED, what, cure="links to files expire after a day")
-                while chunk := await response.next():
-                    yield chunk
-            finally:
-                await response.close()
-        except HttpError as problem:
-            raise DeliveryError(DeliveryFailure.TRANSIENT, f"discord: {problem}") from None
-        finally:
-            await http.aclose()
+        async for chunk in download(media.ref, "discord", cure="links to files expire after a day"):
+            yield chunk
 
     async def probe(self) -> Identity:
         import hikari
@@ -443,6 +466,11 @@ class Discord:
         if not number.isdigit():
             raise DeliveryError(DeliveryFailure.REFUSED, "discord: that is the id of no message")
         return int(chat or await self._chat(message.to, rest)), int(number)
+
+
+def _snowflake(seconds: float) -> int:
+    """Return the id that a message of this moment would have."""
+    return max(0, int(seconds * 1000) - 1_420_070_400_000) << 22
 
 
 def _identity(me: Any, note: str = "") -> Identity:

@@ -23,8 +23,9 @@ class Where(Struct, frozen=True):
     parent: str = ""
 
 
-def message(held: Any, me: int, account: str, where: Where) -> Inbound | None:
-    """Return a message as an `Inbound`; what nobody said is none."""
+def message(held: Any, me: int, account: str, where: Where, guild: Any = None) -> Inbound | None:
+    """Return a message as an `Inbound`; what nobody said is none. One that was fetched does not say its guild."""
+    guild = held.guild_id or guild
     if int(held.type or 0) not in _SPOKEN or where.kind == "closed":
         return None
     forwarded = [snapshot for snapshot in held.message_snapshots or () if snapshot]
@@ -34,7 +35,7 @@ def message(held: Any, me: int, account: str, where: Where) -> Inbound | None:
     if not text and not media:
         return None
     author, member = held.author, held.member or None
-    direct = held.guild_id is None
+    direct = guild is None
     return Inbound(
         id=str(held.id),
         channel="discord",
@@ -46,8 +47,8 @@ def message(held: Any, me: int, account: str, where: Where) -> Inbound | None:
         peer=str(author.id if direct else held.channel_id),
         chat_type="direct" if direct else "channel",
         parent=where.parent,
-        space="" if direct else str(held.guild_id),
-        roles=_roles(member, held.guild_id),
+        space="" if direct else str(guild),
+        roles=_roles(member, guild),
         timestamp=int(held.timestamp.timestamp() * 1000),
         mentioned=me in (held.user_mentions or {}) and not forwarded,
         from_bot=bool(author.is_bot or held.webhook_id),

@@ -81,3 +81,12 @@ def _explain(problem: Exception, *, once: bool) -> DeliveryError:
     if never_out or not once:
         return DeliveryError(DeliveryFailure.TRANSIENT, what)
     return DeliveryError(DeliveryFailure.UNKNOWN, f"{what} (it may have arrived)")
+
+
+def poll_of(poll: Any) -> Any:
+    import hikari
+
+    made = hikari.impl.PollBuilder(question_text=poll.question, allow_multiselect=poll.multiple)
+    for option in poll.options:
+        made.add_answer(text=option)
+    return made

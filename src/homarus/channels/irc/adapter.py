@@ -7,12 +7,13 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import datetime
+from pathlib import Path
 
 from homarus.channels.channel import Change, Channel, Host, Identity
 from homarus.channels.irc import wire
 from homarus.channels.irc.connection import Connection, IrcSettings
 from homarus.channels.irc.wire import Line
-from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of, side_by_side
+from homarus.channels.support import Note, is_named, keep_connected, refused, secret, settings_of, side_by_side
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
@@ -24,6 +25,12 @@ WAITING = 1000  # messages that wait to be kept
 REMEMBERED = 500
 REJOIN_SECONDS, REJOIN_MOST, SPLIT_SECONDS = 60.0, 3600.0, 600.0
 GHOST_SECONDS = 2.0  # until the services have put out whoever has our nick
+TALKING_MS, TALKERS = 600_000, 20  # who had an answer of ours in this time is told of a gap, so many at most
+AGAIN_MS = 15_000  # a program that falls again and again tells nobody faster than this
+GAP = (
+    "⚠️ My connection broke off a while ago. What you wrote to me since then may not have reached me: "
+    "if I did not answer it, please say it again."
+)
 # No list of targets, no mask, no status message, nothing that begins a text.
 _TARGET = late(r"[^\x00-\x20\x7f,:$@%~*?][^\x00-\x20\x7f,*?]*")
 _NO_JOIN = frozenset(("403", "405", "407", "437", "471", "473", "474", "475", "476", "477", "489", "520"))
@@ -33,6 +40,63 @@ def make(host: Host) -> Channel:
     return Irc(host, SystemClock())
 
 
+class Gaps:
+    """Who was talking to us when a connection ended without a farewell. IRC keeps nothing for somebody who is away and tells
+    nobody that a line was not read, so they are told that theirs may be lost. It survives the process."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._note, self._clock = Note(folder, "talking.json"), clock
+        held = self._note.read()
+        chats = held.get("chats")
+        self._open = held.get("open") is True
+        # For each chat: when it had our last word, since when it is to be told of a gap, when it was told of one.
+        self._chats: dict[str, list[int]] = {
+            str(chat): [*map(int, row)]
+            for chat, row in (chats.items() if isinstance(chats, dict) else ())
+            if isinstance(row, list) and len(row) == 3 and all(isinstance(value, int) for value in row)
+        }
+
+    def _write(self) -> None:
+        self._note.write({"open": self._open, "chats": self._chats})
+
+    @property
+    def _now(self) -> int:
+        return epoch_ms(self._clock.now())
+
+    def opened(self) -> None:
+        now = self._now
+        for row in self._chats.values() if self._open else ():
+            if not row[1] and now - row[0] < TALKING_MS:
+                row[1] = now
+        self._chats = {chat: row for chat, row in self._chats.items() if row[1] or now - row[0] < TALKING_MS}
+        self._open = True
+        self._write()
+
+    def closed(self) -> None:
+        """A farewell was said, and all that was heard is kept."""
+        self._open = False
+        self._write()
+
+    def spoke(self, chat: str) -> None:
+        row, now = self._chats.setdefault(chat, [0, 0, 0]), self._now
+        if now - row[0] > TALKING_MS // 10:
+            row[0] = now
+            while len(self._chats) > TALKERS:
+                del self._chats[min(self._chats, key=lambda name: self._chats[name][0])]
+            self._write()
+
+    def due(self) -> tuple[list[str], float]:
+        """Return who is to be told now, and in how many seconds to look again; 0 for not at all."""
+        now, owed = self._now, {chat: row for chat, row in self._chats.items() if row[1]}
+        ready = [chat for chat, row in owed.items() if now - row[2] >= AGAIN_MS]
+        later = [row[2] + AGAIN_MS - now for chat, row in owed.items() if chat not in ready]
+        return ready, min(later, default=0) / 1000
+
+    def told(self, chat: str) -> None:
+        self._chats[chat][1:] = [0, self._now]
+        self._write()
+
+
 class Irc:
     def __init__(self, host: Host, clock: Clock) -> None:
         self._host = host
@@ -40,14 +104,18 @@ class Irc:
         self._settings = settings_of(host, "irc", IrcSettings)
         if self._settings.sender_identity not in {"hostmask", "account"}:
             raise ChannelError("channels.irc.senderIdentity is neither 'hostmask' nor 'account'", fatal=True)
+        if self._settings.formatting not in {"plain", "codes"}:
+            raise ChannelError("channels.irc.formatting is neither 'plain' nor 'codes'", fatal=True)
         self._line: Connection | None = None
         self._heard: asyncio.Queue[Inbound | Change] = asyncio.Queue(WAITING)
+        self._keeping = False
         self._joined: set[str] = set()
         self._said: deque[str] = deque(maxlen=REMEMBERED)
         # People whom a netsplit took, and when: they come back.
         self._split: dict[str, float] = {}
         # Ids of our own making are good for one connection, where the server gives none.
         self._epoch, self._count = "", 0
+        self._gaps = Gaps(host.folder, clock)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -60,22 +128,40 @@ class Irc:
         line = Connection(self._settings, self._clock, self._take)
         self._epoch, self._count = os.urandom(6).hex(), 0
         self._joined.clear()
-        farewell, tending = "", None
+        farewell, tending = "", list[asyncio.Task[None]]()
         try:
             await line.open()
             self._line = line
+            self._gaps.opened()
             self._host.connected(Identity(line.nick, line.nick, line.nick))
-            tending = asyncio.create_task(self._tend(line, password))
+            tending = [asyncio.create_task(work) for work in (self._tend(line, password), self._tell_of_gap(line))]
             await line.serve()
         except asyncio.CancelledError:
             farewell = "bye"
             raise
         finally:
             self._line = None
-            if tending is not None:
-                tending.cancel()
-                await asyncio.gather(tending, return_exceptions=True)
+            for task in tending:
+                task.cancel()
+            await asyncio.gather(*tending, return_exceptions=True)
             await line.close(farewell)
+            if farewell and self._heard.empty() and not self._keeping:
+                self._gaps.closed()
+
+    async def _tell_of_gap(self, line: Connection) -> None:
+        """Tell whoever was talking to us that something of it may be lost. In rooms they saw us go."""
+        try:
+            while True:
+                ready, again = self._gaps.due()
+                for chat in ready:
+                    await line.post("NOTICE", chat, GAP)
+                    await line.barrier()
+                    self._gaps.told(chat)
+                if not again and not ready:
+                    return
+                await self._clock.sleep(again)
+        except (OSError, TimeoutError, ValueError):
+            return  # it is still to be told, at the next connection
 
     async def _tend(self, line: Connection, password: str) -> None:
         """Log in to the services, join, and later join again and take our nick back, as long as the connection holds."""
@@ -116,14 +202,14 @@ class Irc:
         """Hand over what was heard, in order. What cannot be kept waits here, since nobody will say it again."""
         while True:
             heard = await self._heard.get()
-            pause = 1.0
-            while True:
+            self._keeping, pause = True, 1.0
+            while self._keeping:
                 try:
                     if isinstance(heard, Change):
                         await self._host.changed(heard)
                     else:
                         await self._host.receive(heard)
-                    break
+                    self._keeping = False
                 except (HomarusError, OSError) as problem:
                     self._host.troubled(f"a message could not be kept: {single_line(str(problem))}")
                     await self._clock.sleep(pause)
@@ -223,7 +309,8 @@ class Irc:
         if tags and f"{self._epoch}-" in message.reply_to:
             tags = None  # an id of our own making says nothing to others
         try:
-            sent = await line.say(target, piece.plain or piece.text, tags)
+            text = piece.text if self._settings.formatting == "codes" else piece.plain or piece.text
+            sent = await line.say(target, text, tags)
         except ValueError as problem:
             raise refused(f"IRC: {problem}") from None
         except DeliveryError as problem:
@@ -234,6 +321,8 @@ class Irc:
                 ) from None
             raise
         self._said.append(sent or key)
+        if not line.is_channel(target):
+            self._gaps.spoke(line.fold(target))
         return sent or key
 
     async def edit(self, message: Outbound, sent: str, piece: Piece) -> None:

@@ -63,6 +63,7 @@ class IrcSettings(Block, frozen=True):
     sender_identity: str = "hostmask"
     line_burst: int = 5
     line_seconds: float = 2.0
+    formatting: str = "plain"
 
 
 class Pace:
@@ -184,7 +185,8 @@ class Connection:
 
         A ping behind the text comes back after every complaint about it, so that its answer says that all is well.
         """
-        lines = wire.split(text, self.room(target))
+        codes = wire.CODES if self.settings.formatting == "codes" else ""
+        lines = wire.split(text, self.room(target), codes)
         async with self._turn:
             self._target, self._refusal, self._echoed = self.fold(target), None, []
             written = False

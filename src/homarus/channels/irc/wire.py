@@ -104,14 +104,18 @@ def room_for(target: str, prefix: str) -> int:
     return LINE - len(f":{prefix} PRIVMSG {target} :\r\n".encode())
 
 
-def split(text: str, room: int) -> list[str]:
+CODES = "\x02\x11\x1d\x1e"  # bold, monospace, italic, struck
+
+
+def split(text: str, room: int, codes: str = "") -> list[str]:
     """Return the lines that show a text, none above `room` bytes: cut at blanks where there are some, never in a character.
 
     Blank lines are left out, since IRC cannot carry them; so is what a client would take for a command of its own.
     """
     found: list[str] = []
     for raw in text.replace("\r", "\n").split("\n"):
-        clean = "".join([letter for letter in raw if letter == "\t" or letter >= " "]).replace("\x7f", "").rstrip()
+        clean = "".join([letter for letter in raw if letter == "\t" or letter >= " " or letter in codes])
+        clean = clean.replace("\x7f", "").rstrip()
         if clean.strip():
             found += _cut(clean, room)
     return found

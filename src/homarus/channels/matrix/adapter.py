@@ -274,7 +274,10 @@ class Matrix:
             content = await self._uploaded(room, piece)
         else:
             content = events.text_content(piece, quiet=message.silent)
-        sent = await self._put(room, events.MESSAGE, events.related(content, message.thread, message.reply_to), key)
+        kind = events.MESSAGE
+        if piece.poll is not None:
+            kind, content = events.POLL, events.poll_content(piece.poll, piece.plain or piece.text)
+        sent = await self._put(room, kind, events.related(content, message.thread, message.reply_to), key)
         _remember(self._said, sent, (self._up().user_id, piece.plain or piece.text))
         return sent
 

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import msgspec
 
 from homarus.channels.channel import Change
-from homarus.core.messages import Inbound, Media, Quote
+from homarus.core.messages import Inbound, Media, Poll, Quote
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 
 MESSAGE, REACTION, REDACTION, MEMBER = "m.room.message", "m.reaction", "m.room.redaction", "m.room.member"
+POLL = "org.matrix.msc3381.poll.start"
 STICKER, TOMBSTONE, ENCRYPTED = "m.sticker", "m.room.tombstone", "m.room.encrypted"
 VOICE = "org.matrix.msc3245.voice"
 _KINDS: dict[str, Literal["image", "audio", "video", "file"]] = {
@@ -58,6 +59,19 @@ def relation(content: Mapping[str, Any]) -> tuple[str, str, str]:
     if kind == "m.thread" and related.get("is_falling_back") is True:
         answered = ""
     return kind, target, answered
+
+
+def poll_content(poll: Poll, text: str) -> dict[str, Any]:
+    """Return a poll as clients know it: by the name that it had before it was part of the protocol."""
+    spoken = "org.matrix.msc1767.text"
+    answers = [{"id": f"a{number}", spoken: option} for number, option in enumerate(poll.options)]
+    asked = {
+        "question": {spoken: poll.question},
+        "kind": "org.matrix.msc3381.poll.disclosed",
+        "max_selections": len(answers) if poll.multiple else 1,
+        "answers": answers,
+    }
+    return {POLL: asked, spoken: text}
 
 
 def inbound(event: Mapping[str, Any], room: Room, me: str, account: str) -> Inbound | None:

@@ -1,27 +1,32 @@
-"""One Slack app: events come over a socket and are acknowledged when they are safe; everything else is the Web API."""
+"""One Slack app: events come over a socket, or in signed requests, and are acknowledged when they are safe; everything else is the Web API."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.slack import inbound as read
-from homarus.channels.support import Note, Pauses, not_kept, noted, proxy_for
+from homarus.channels.support import Call, Note, Pauses, download, listen, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
-from homarus.net.client import HttpClient
-from homarus.net.errors import HttpError
 
 BASE = "https://slack.com/api/"
 ANSWER_SECONDS = 30
 PING_SECONDS = 5.0
+SIGNED_SECONDS = 300
+PORT = 8789
 NAMES = 2000
 SECTION = 2900  # of 3,000 that a block may hold
 _CURES = {
@@ -75,7 +80,7 @@ class Slack:
         try:
             while True:
                 try:
-                    await self._connection()
+                    await (self._serve() if self._settings.get("mode") == "http" else self._connection())
                 except DeliveryError as problem:
                     if problem.kind is DeliveryFailure.REFUSED:
                         raise ChannelError(problem.message, fatal=True, cure=problem.cure) from None
@@ -114,6 +119,34 @@ class Slack:
             self._socket = None
             await socket.close()
         raise DeliveryError(DeliveryFailure.TRANSIENT, "slack: the connection was lost, a new one is made")
+
+    async def _serve(self) -> None:
+        host, port = str(self._settings.get("webhookHost") or "127.0.0.1"), self._settings.get("webhookPort")
+        me = await self._identity()
+        self._pauses.reset()
+        self._host.connected(me)
+        path = str(self._settings.get("webhookPath") or "/slack/events")
+        await listen(host, PORT if port is None else int(port), path, self.called)
+
+    async def called(self, call: Call) -> tuple[int, bytes]:
+        """Take a request of Slack. Each is signed, and one that is older than five minutes is somebody's copy."""
+        if call.method != "POST" or not signed(str(self._settings.get("signingSecret") or ""), call, time.time()):
+            return 401, b""
+        try:
+            kind, payload = opened(call)
+        except (ValueError, msgspec.DecodeError):
+            return 400, b""
+        if kind == "url_verification":
+            return 200, str(payload.get("challenge") or "").encode()
+        try:
+            answer = await self._take(kind, payload, hashlib.sha256(call.body).hexdigest()[:32])
+        except (HomarusError, OSError) as problem:
+            not_kept(self._host, self._who, problem)
+            return 503, b""  # Slack delivers it again
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            noted(self._host, self._who, f"slack: an event was passed over ({type(problem).__name__})")
+            answer = None
+        return 200, msgspec.json.encode(answer) if answer else b""
 
     async def _identity(self) -> Identity:
         said = await self._ask("auth_test")
@@ -261,23 +294,10 @@ class Slack:
         ):
             # The token goes along, so it goes to Slack only.
             raise DeliveryError(DeliveryFailure.REFUSED, "slack: the file lies outside of Slack")
-        http = HttpClient()
-        try:
-            token = str(self._settings.get("botToken") or "")
-            response = await http.request("GET", media.ref, headers={"authorization": f"Bearer {token}"})
-            try:
-                # Whoever may not read a file is shown the page to sign in.
-                if response.status != 200 or (response.kind.startswith("text/html") and media.mime_type != "text/html"):
-                    what = f"slack: the file cannot be had (HTTP {response.status})"
-                    raise DeliveryError(DeliveryFailure.REFUSED, what, cure="the bot needs the scope files:read")
-                while chunk := await response.next():
-                    yield chunk
-            finally:
-                await response.close()
-        except HttpError as problem:
-            raise DeliveryError(DeliveryFailure.TRANSIENT, f"slack: {problem}") from None
-        finally:
-            await http.aclose()
+        bearer = {"authorization": f"Bearer {self._settings.get('botToken') or ''}"}
+        page, cure = media.mime_type == "text/html", "the bot needs the scope files:read"
+        async for chunk in download(media.ref, "slack", headers=bearer, cure=cure, page=page):
+            yield chunk
 
     async def probe(self) -> Identity:
         running = self._web
@@ -307,8 +327,13 @@ class Slack:
     def _client(self) -> Any:
         from slack_sdk.web.async_client import AsyncWebClient
 
-        token = str(self._settings.get("botToken") or "")
-        if not token or not self._settings.get("appToken"):
+        token, mode = str(self._settings.get("botToken") or ""), self._settings.get("mode") or "socket"
+        if mode not in {"socket", "http"}:
+            raise ChannelError("slack: mode is neither 'socket' nor 'http'", fatal=True)
+        if mode == "http" and not self._settings.get("signingSecret"):
+            cure = "copy the app's Signing Secret from Basic Information"
+            raise ChannelError("slack: mode http needs signingSecret", fatal=True, cure=cure)
+        if not token or (mode == "socket" and not self._settings.get("appToken")):
             cure = "set botToken (xoxb-…) and appToken (xapp-…), or SLACK_BOT_TOKEN and SLACK_APP_TOKEN"
             raise ChannelError(f"slack: account '{self._host.account}' has no tokens", fatal=True, cure=cure)
         # When something is sent again is decided outside.
@@ -348,6 +373,26 @@ class Slack:
         except (SlackClientError, ClientError, TimeoutError) as problem:
             if (explained := _explain(problem, once=once)) is not None:
                 raise explained from None
+
+
+def signed(secret: str, call: Call, now: float) -> bool:
+    """Say whether Slack signed a request, and lately."""
+    stamp = call.headers.get("x-slack-request-timestamp", "")
+    if not stamp.isdigit() or abs(now - int(stamp)) > SIGNED_SECONDS:
+        return False
+    ours = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + call.body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(f"v0={ours}".encode(), call.headers.get("x-slack-signature", "").encode())
+
+
+def opened(call: Call) -> tuple[str, dict[str, Any]]:
+    """Return what a request is, by the names of Socket Mode, and what it holds."""
+    if "json" in call.headers.get("content-type", ""):
+        payload = msgspec.json.decode(call.body, type=dict[str, Any])
+        return ("url_verification" if payload.get("type") == "url_verification" else "events_api"), payload
+    form = {name: values[-1] for name, values in parse_qs(call.body.decode(), keep_blank_values=True).items()}
+    if "payload" in form:
+        return "interactive", msgspec.json.decode(form["payload"], type=dict[str, Any])
+    return "slash_commands", dict(form)
 
 
 def _explain(problem: Exception, *, once: bool) -> DeliveryError | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import hmac
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
+from homarus.channels.media import open_to_send
 from homarus.channels.support import Call, Note, Pauses, listen, mime_of, not_kept, noted, refused
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, Denied, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
@@ -239,7 +241,9 @@ class Telegram:
             options["reply_parameters"] = ReplyParameters(
                 message_id=int(message.reply_to), allow_sending_without_reply=True
             )
-        if piece.file:
+        if piece.poll is not None:
+            sent = await self._wire.ask(lambda bot: _send_poll(bot, piece.poll, options), once=True)
+        elif piece.file:
             sent = await self._wire.ask(lambda bot: _send_file(bot, piece, options), once=True)
         else:
             preview = None if self._settings.get("linkPreview") else LinkPreviewOptions(is_disabled=True)
@@ -286,8 +290,26 @@ class Telegram:
 
     async def fetch(self, media: Media) -> AsyncIterator[bytes]:
         held = await self._wire.ask(lambda bot: bot.get_file(media.ref))
-        async for chunk in self._wire.file(held.file_path):
+        path = str(held.file_path or "")
+        # A Bot API server of one's own with --local names files by their place on its machine.
+        chunks = self._local(path) if path.startswith("/") else self._wire.file(path)
+        async for chunk in chunks:
             yield chunk
+
+    async def _local(self, path: str) -> AsyncIterator[bytes]:
+        """Read a file below the folders that the settings trust, whatever links lie on the way."""
+        roots, key = self._settings.get("trustedLocalFileRoots") or (), "channels.telegram.trustedLocalFileRoots"
+        if not roots:
+            raise refused("telegram: the Bot API server keeps the file on its own disk", f"name its folder in {key}")
+        try:
+            opened = await asyncio.to_thread(lambda: open_to_send(path, [Path(str(root)) for root in roots]))
+        except Denied as problem:
+            raise refused(f"telegram: {problem.message}", f"see {key}") from None
+        try:
+            while chunk := await asyncio.to_thread(os.read, opened.fd, 1 << 16):
+                yield chunk
+        finally:
+            os.close(opened.fd)
 
     async def probe(self) -> Identity:
         running = self._wire.is_open
@@ -384,6 +406,19 @@ def _keyboard(piece: Piece) -> Any:
 
     rows = [[button(one.label, one.value) for one in row] for row in piece.buttons]
     return InlineKeyboardMarkup(inline_keyboard=rows)
+
+
+def _send_poll(bot: Any, poll: Any, options: dict[str, Any]) -> Awaitable[Any]:
+    from aiogram.types import InputPollOption
+
+    kept = {name: value for name, value in options.items() if name not in {"parse_mode", "reply_markup"}}
+    return bot.send_poll(  # type: ignore[no-any-return]
+        question=poll.question,
+        options=[InputPollOption(text=option) for option in poll.options],
+        is_anonymous=False,
+        allows_multiple_answers=poll.multiple,
+        **kept,
+    )
 
 
 def _send_file(bot: Any, piece: Piece, options: dict[str, Any]) -> Awaitable[Any]:

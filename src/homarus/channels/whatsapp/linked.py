@@ -281,6 +281,8 @@ class Linked:
         ident, _, author = message.reply_to.partition(":")
         if ident and author:
             call["quote"] = {"id": ident, "author": author}
+        if piece.poll is not None:
+            call["poll"] = msgspec.to_builtins(piece.poll)
         if piece.file:
             call |= {
                 "file": piece.file,

@@ -264,7 +264,12 @@ class Worker:
             context = ContextInfo(
                 stanzaID=quote["id"], participant=author, quotedMessage=Message(conversation=quote.get("text", ""))
             )
-        if call.get("file"):
+        if poll := call.get("poll"):
+            from neonize.utils.enum import VoteType
+
+            kind = VoteType.MULTIPLE if poll.get("multiple") else VoteType.SINGLE
+            message = await self._client.build_poll_vote_creation(poll["question"], list(poll["options"]), kind)
+        elif call.get("file"):
             message = await self._file_message(call, context)
         elif context is not None:
             message = Message(extendedTextMessage=ExtendedTextMessage(text=call["text"], contextInfo=context))

@@ -33,6 +33,7 @@ class AgentParams(Params, frozen=True, kw_only=True):
     model: str = ""
     provider: str = ""
     thinking: str = ""
+    extra_system_prompt: str = ""
     timeout: int | None = None
     attachments: tuple[Attachment, ...] = ()
     # Whether the answer is also sent to a chat, and to which; without one, to where the session was talked in last.
@@ -85,7 +86,13 @@ async def ask(call: Call, params: AgentParams) -> Any:
     if params.thinking and parse_level(params.thinking) is None:
         raise Refused(f"invalid thinking level: {params.thinking}")
     model = f"{params.provider}/{params.model}" if params.provider and params.model else params.model
-    options = RunOptions(images=pictures, model=model, thinking=params.thinking, seconds=params.timeout)
+    options = RunOptions(
+        images=pictures,
+        model=model,
+        thinking=params.thinking,
+        seconds=params.timeout,
+        instructions=params.extra_system_prompt,
+    )
     run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     run.awaited = True
     gateway.feed.attend(key)

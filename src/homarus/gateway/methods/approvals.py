@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from homarus.core.cancel import Cancel
 from homarus.core.errors import HomarusError
+from homarus.core.text import single_line
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Code, Refused
 from homarus.gateway.scopes import ADMIN, APPROVALS, QUESTIONS
@@ -23,6 +25,27 @@ class ResolveParams(Params, frozen=True, kw_only=True):
     id: str
     decision: str
     PASSED = passed("reviewer grantExpiresInDays")
+
+
+class AskParams(Params, frozen=True, kw_only=True):
+    """What a program wants to run that asks first, as a node or an editor does."""
+
+    id: str | None = None
+    command: str | None = None
+    command_argv: list[str] | None = None
+    system_run_plan: dict[str, Any] | None = None
+    cwd: str | None = None
+    host: str | None = None
+    warning_text: str | None = None
+    agent_id: str | None = None
+    session_key: str | None = None
+    timeout_ms: int | None = None
+    two_phase: bool = False
+    PASSED = passed(
+        "env nodeId security ask scope unavailableDecisions commandSpans resolvedPath sessionId runId toolCallId "
+        "turnSourceChannel turnSourceTo turnSourceAccountId turnSourceThreadId approvalReviewerDeviceIds "
+        "requireDeliveryRoute suppressDelivery deliverToApprovalClientsOnly"
+    )
 
 
 class RulesFile(Params, frozen=True, kw_only=True):
@@ -49,6 +72,53 @@ def _row(request: Request) -> dict[str, Any]:
 
 async def waiting(call: Call, _params: Params) -> list[dict[str, Any]]:
     return [_row(request) for request in call.client.operations.questions()]
+
+
+class _Reviewers:
+    """Those who may answer and are connected, apart from whoever asks."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def reachable(self, request: Request) -> bool:
+        others = (each for each in self._call.gateway.hub.connections.values() if each is not self._call.connection)
+        return any(each.principal.may(APPROVALS) for each in others)
+
+    async def announce(self, request: Request) -> None:
+        if self._call.connection is not None:
+            self._call.gateway.hub.tell("exec.approval.requested", _row(request))
+
+
+async def ask(call: Call, params: AskParams) -> dict[str, Any]:
+    """Put a question of a program to those who may answer it. Nobody there, or no answer in time, is a no."""
+    plan = params.system_run_plan or {}
+    argv = params.command_argv or plan.get("argv") or []
+    command = params.command or str(plan.get("commandText") or "") or " ".join(map(str, argv))
+    if not command.strip():
+        raise Refused("exec.approval.request: command or systemRunPlan is required")
+    agent = call.gateway.key(params.session_key or "", params.agent_id or "").agent_id
+    exact = [command, argv, params.cwd or plan.get("cwd"), params.host]
+    approvals = call.client.home.toolkit.approvals
+    request = approvals.new_request(
+        seconds=(params.timeout_ms or 0) / 1000,
+        digest=hashlib.sha256(msgspec.json.encode(exact)).hexdigest(),
+        kind="exec",
+        subject=command,
+        summary=single_line(command, 2000),
+        reason=single_line(params.warning_text or "a program that is connected asks", 500),
+        agent_id=agent,
+        session=params.session_key or "",
+    )
+    if params.id:
+        book = approvals.read()
+        if params.id in {each.id for each in (*book.pending, *(old.request for old in book.decided))}:
+            raise Refused("an approval with this id was asked for already")
+        request = msgspec.structs.replace(request, id=single_line(params.id, 100))
+    about = {"id": request.id, "createdAtMs": request.created_ms, "expiresAtMs": request.expires_ms}
+    if params.two_phase:
+        call.answer({"status": "accepted", **about})
+    decision = await approvals.ask(request, _Reviewers(call), Cancel())
+    return {**about, "decision": decision}
 
 
 async def one(call: Call, params: IdParams) -> dict[str, Any]:
@@ -146,6 +216,7 @@ async def no_questions(_call: Call, _params: Params) -> dict[str, Any]:
 
 METHODS = {
     "exec.approval.list": Method(APPROVALS, waiting),
+    "exec.approval.request": Method(APPROVALS, ask, AskParams),
     "exec.approval.get": Method(APPROVALS, one, IdParams),
     "exec.approval.resolve": Method(APPROVALS, resolve, ResolveParams),
     "exec.approval.waitDecision": Method(APPROVALS, wait, IdParams),

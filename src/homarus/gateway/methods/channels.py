@@ -72,7 +72,11 @@ class ActionParams(Params, frozen=True, kw_only=True):
     idempotency_key: str
     params: Json = msgspec.field(default_factory=dict)
     account_id: str = ""
-    PASSED = passed("requesterSenderId sessionKey sessionId agentId toolContext senderIsOwner")
+    # Who asks, and from where, is what the connection says, not what the parameters claim.
+    PASSED = passed(
+        "requesterSenderId requesterAccountId sessionKey sessionId agentId toolContext senderIsOwner inboundTurnKind "
+        "conversationReadOrigin reply"
+    )
 
 
 class DirectoryParams(Params, frozen=True, kw_only=True):
@@ -87,7 +91,7 @@ class LoginParams(Params, frozen=True):
     account_id: str = ""
     timeout_ms: int = 30_000
     force: bool = False
-    PASSED = passed("verbose currentQrDataUrl")
+    PASSED = passed("verbose currentQrDataUrl sessionKey")
 
 
 def _board(call: Call) -> Switchboard:

@@ -67,6 +67,7 @@ class AbortParams(Params, frozen=True, kw_only=True):
     session_key: str
     run_id: str = ""
     agent_id: str = ""
+    PASSED = passed("preserveSideRuns")
 
 
 class MetadataParams(Params, frozen=True):

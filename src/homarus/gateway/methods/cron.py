@@ -68,9 +68,15 @@ class WakeParams(Params, frozen=True):
     PASSED = passed("reason")
 
 
-class EventParams(WakeParams, frozen=True):
-    mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
-    PASSED = passed("deviceId host ip mode version platform lastInputSeconds instanceId roles scopes tags reason")
+class EventParams(Params, frozen=True):
+    text: str
+    session_key: str = ""
+    wake: bool = False
+    idempotency_key: str = ""
+    # What a client says of its machine; `mode` is what kind of client it is.
+    PASSED = passed(
+        "deviceId deviceFamily modelIdentifier host ip mode version platform lastInputSeconds instanceId roles scopes tags reason"
+    )
 
 
 class SwitchParams(Params, frozen=True):
@@ -174,6 +180,16 @@ async def wake(call: Call, params: WakeParams) -> Json:
     return {"ok": True}
 
 
+async def event(call: Call, params: EventParams) -> Json:
+    if not params.text.strip():
+        raise Refused("text is missing")
+    with _said():
+        _automation(call).wake(
+            params.text, now=params.wake, session=params.session_key, ident=params.idempotency_key[:200]
+        )
+    return {"ok": True}
+
+
 async def set_heartbeats(call: Call, params: SwitchParams) -> Json:
     _automation(call).set_heartbeats(params.enabled)
     return {"ok": True, "enabled": params.enabled}
@@ -193,7 +209,7 @@ METHODS = {
     "cron.remove": Method(ADMIN, remove, JobParams, write=True),
     "cron.run": Method(ADMIN, run, RunParams, write=True),
     "wake": Method(WRITE, wake, WakeParams),
-    "system-event": Method(ADMIN, wake, EventParams),
+    "system-event": Method(ADMIN, event, EventParams),
     "set-heartbeats": Method(ADMIN, set_heartbeats, SwitchParams),
     "last-heartbeat": Method(READ, last_heartbeat),
 }

@@ -9,7 +9,7 @@ import msgspec
 
 from homarus.gateway.devices import CODE_SECONDS, shown
 from homarus.gateway.methods import Call, Method, Params, passed
-from homarus.gateway.protocol import Close
+from homarus.gateway.protocol import Close, Refused
 from homarus.gateway.scopes import ADMIN, PAIRING, narrowed
 
 
@@ -25,8 +25,9 @@ class DeviceParams(Params, frozen=True, kw_only=True):
 
 class RenameParams(Params, frozen=True, kw_only=True):
     device_id: str
-    display_name: str
-    PASSED = passed("label")
+    # The page of ours says `displayName`, the original's clients say `label`.
+    display_name: str = ""
+    label: str = ""
 
 
 class RotateParams(Params, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class RotateParams(Params, frozen=True, kw_only=True):
 
 class SetupParams(Params, frozen=True):
     public_url: str = ""
+    PASSED = passed("preferRemoteUrl includeQr")
 
 
 async def listed(call: Call, _params: Params) -> dict[str, Any]:
@@ -70,7 +72,10 @@ async def remove(call: Call, params: DeviceParams) -> dict[str, Any]:
 
 
 async def rename(call: Call, params: RenameParams) -> dict[str, Any]:
-    return {"device": shown(call.gateway.devices.rename(params.device_id, params.display_name, call.principal))}
+    name = params.display_name or params.label
+    if not name.strip():
+        raise Refused("invalid device.pair.rename params: must have required property 'label'")
+    return {"device": shown(call.gateway.devices.rename(params.device_id, name, call.principal))}
 
 
 async def rotate(call: Call, params: RotateParams) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from homarus.core.text import single_line
 from homarus.gateway.connection import Connection
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.nodes import HOST, surface_row
@@ -13,6 +14,7 @@ from homarus.gateway.protocol import Refused
 from homarus.gateway.scopes import ADMIN, NODE, PAIRING, READ, WRITE
 
 MAX_TEXT = 8_000_000
+MAX_OFFERS = 64
 _APPROVALS = ("system.execApprovals.get", "system.execApprovals.set")
 
 
@@ -51,6 +53,14 @@ class EventParams(Params, frozen=True, kw_only=True):
     event: str
     payload: Any = None
     payload_json: str | None = msgspec.field(default=None, name="payloadJSON")
+
+
+class SkillsParams(Params, frozen=True, kw_only=True):
+    skills: list[dict[str, Any]]
+
+
+class ToolsParams(Params, frozen=True, kw_only=True):
+    tools: list[dict[str, Any]]
 
 
 class RulesParams(Params, frozen=True, kw_only=True):
@@ -159,6 +169,26 @@ async def event(call: Call, params: EventParams) -> dict[str, Any]:
     return {"ok": True, "event": params.event[:80], "handled": known, "reason": reason}
 
 
+async def skills(call: Call, params: SkillsParams) -> dict[str, Any]:
+    return _offers(call, "skills", params.skills)
+
+
+async def tools(call: Call, params: ToolsParams) -> dict[str, Any]:
+    return _offers(call, "pluginTools", params.tools)
+
+
+async def runners(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """A node says how many workers it could run; none are sent to nodes from here."""
+    return {"ok": True, "handled": False, "reason": "no work is sent to nodes' runners"}
+
+
+def _offers(call: Call, what: str, offered: list[dict[str, Any]]) -> dict[str, Any]:
+    """Note by name what a node offers to agents, for whoever looks at it. No agent is given it: it is a stranger's text."""
+    names = [single_line(str(each.get("name") or ""), 100) for each in offered[:MAX_OFFERS]]
+    _self(call).offers[what] = sorted(filter(None, names))
+    return {"ok": True, "nodeId": call.principal.device_id, "count": len(names)}
+
+
 METHODS = {
     "node.list": Method(READ, listed),
     "node.describe": Method(READ, described, NodeParams),
@@ -172,4 +202,7 @@ METHODS = {
     "exec.approvals.node.set": Method(ADMIN, set_node_rules, RulesParams, write=True),
     "node.invoke.result": Method(NODE, result, ResultParams),
     "node.event": Method(NODE, event, EventParams),
+    "node.skills.update": Method(NODE, skills, SkillsParams),
+    "node.pluginTools.update": Method(NODE, tools, ToolsParams),
+    "node.runnerInventory.update": Method(NODE, runners, dict),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ from homarus.gateway.rows import row_of
 from homarus.gateway.scopes import ADMIN, APPROVALS, READ, WRITE
 from homarus.queue.modes import Overrides, parse_mode
 from homarus.runtime.client import RunOptions
-from homarus.sessions.entry import Compaction, Entry, Leaf, MessageEntry
-from homarus.sessions.log import WINDOW, load_tail, read_entries
+from homarus.sessions.entry import Compaction, Entry, Leaf, MessageEntry, Reset, without_images
+from homarus.sessions.log import WINDOW, load_branch, load_tail, read_entries
 from homarus.sessions.places import visit
 from homarus.sessions.view import project, visible
 from homarus.storage.boundary import Root
@@ -37,6 +39,7 @@ Json = dict[str, Any]
 PAGE, MAX_FOLLOWED = 200, 50
 FIRST_WEIGHT = 80_000  # characters that are read of a long session before it is shown; the rest is fetched afterwards
 MAX_TEXT, MAX_FILES, MAX_BRANCHES = 200_000, 20, 100
+MAX_BATCH = 100  # results that stand with one call of tools
 UPLOADS = "uploads"
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _UNSAFE = re.compile(r"[^\w .()+@,-]+")
@@ -87,8 +90,6 @@ async def _entries(call: Call, key: SessionKey, weight: int = WINDOW) -> list[En
 
     Nothing is opened for writing.
     """
-    import asyncio
-
     home = call.client.home
     if (live := home.sessions.get(key)) is not None:
         return list(live.writer.branch)
@@ -126,11 +127,8 @@ async def open_session(call: Call, params: OpenParams) -> Json:
         while first and (not lines or lines[0]["role"] == "tool"):  # a result is shown with its call
             first -= 1
             lines = lines_of(entries[first:])
-    # Where the first entry has one above it, there is more, unless a compaction stands there.
-    older = first > 0 or bool(
-        entries and entries[0].parent_id and lines and lines[0]["role"] not in {"summary", "reset"}
-    )
-    facts = {"key": str(key), "lines": lines, "more": place is None and older, "continued": place is not None}
+    more = place is None and (first > 0 or _goes_on_above(entries))
+    facts = {"key": str(key), "lines": lines, "more": more, "continued": place is not None}
     return {**facts, **state, "session": row_of(gateway, key), "defaults": await defaults(call, key)}
 
 
@@ -141,12 +139,43 @@ async def close_session(call: Call, params: SessionParams) -> Json:
 
 
 async def earlier(call: Call, params: EarlierParams) -> Json:
-    entries = await _entries(call, call.gateway.key(params.session))
+    """Return what was said before a line, also what a compaction replaced; a conversation that started over ends there."""
+    key, limit = call.gateway.key(params.session), max(1, min(params.limit, 2000))
+    entries = await _entries(call, key)
     end = next((at for at, entry in enumerate(entries) if entry.id == params.before), 0)
-    first = max(0, end - max(1, min(params.limit, 2000)))
+    if end < limit and (_goes_on_above(entries) or not end):
+        entries = await asyncio.to_thread(_before, call, key, params.before, limit + MAX_BATCH)
+        end = len(entries)
+    first = max(0, end - limit)
     while first and isinstance(entry := entries[first], MessageEntry) and entry.role == "toolResult":
         first -= 1
-    return {"lines": lines_of(entries[first:end]), "more": first > 0}
+    return {"lines": lines_of(entries[first:end]), "more": first > 0 or (end > 0 and _goes_on_above(entries))}
+
+
+def _goes_on_above(entries: Sequence[Entry]) -> bool:
+    """Say whether the file may hold more of a branch than what was read of it."""
+    if not entries or any(isinstance(entry, Reset) for entry in entries):
+        return False
+    return entries[0].parent_id is not None or not entries[0].linked
+
+
+def _before(call: Call, key: SessionKey, before: str, most: int) -> list[Entry]:
+    """Return the last entries of a branch before one, read from the file; pictures of so long ago stay there."""
+    held: deque[Entry] = deque(maxlen=most)
+    info = call.client.operations.find(key)
+    if info is None:
+        return []
+    try:
+        with visit(info.place) as source:
+            for entry in load_branch(source):
+                if entry.id == before:
+                    return list(held)
+                if isinstance(entry, Reset):
+                    held.clear()
+                held.append(without_images(entry))
+    except (OSError, StorageError):
+        pass
+    return []
 
 
 async def archive(call: Call, params: ArchiveParams) -> Json:
@@ -214,8 +243,6 @@ def _kept(workspace: Path, name: str, data: bytes) -> str:
 
 async def branches(call: Call, params: SessionParams) -> Json:
     """Return the ends of a session's branches, the newest first."""
-    import asyncio
-
     key = call.gateway.key(params.session)
     info = call.client.operations.find(key)
     if info is None:
@@ -291,9 +318,11 @@ async def context(call: Call, params: SessionParams) -> Json:
     if budget:
         keep = min(keep, max(1_000, budget.compact_above // 2))
     cut = plan(view, keep, force=True)
+    pieces = [("instructions", report.system.tokens), ("tools", report.tool_schemas.tokens)]
+    pieces += _pieces(messages, summarised=isinstance(view.boundary, Compaction))
     return {
         "report": report.to_json(),
-        "messages": _sizes(messages, summarised=isinstance(view.boundary, Compaction)),
+        "parts": _parts(pieces, used, last.cache_read + last.cache_write if last else 0),
         "used": used,
         "window": window,
         "compactAbove": budget.compact_above if budget else 0,
@@ -303,23 +332,44 @@ async def context(call: Call, params: SessionParams) -> Json:
     }
 
 
-def _sizes(messages: list[Message], *, summarised: bool) -> Json:
-    sizes: Counter[str] = Counter()
+def _pieces(messages: list[Message], *, summarised: bool) -> Iterator[tuple[str, int]]:
+    """Yield what a request is made of, in its order, by kind and estimated size."""
     for place, message in enumerate(messages):
         if isinstance(message, ToolResult):
-            sizes["toolResults"] += estimate(message)
+            yield "toolResults", estimate(message)
         elif isinstance(message, User):
-            sizes["turnContext"] += estimate_tokens(message.context) if message.context else 0
-            name = "summary" if place == 0 and summarised else "user"
-            sizes[name] += estimate(message) - (estimate_tokens(message.context) if message.context else 0)
+            context = estimate_tokens(message.context) if message.context else 0
+            yield "summary" if place == 0 and summarised else "user", estimate(message) - context
+            yield "turnContext", context
         else:
-            calls = [part for part in message.parts if isinstance(part, ToolCall)]
-            thoughts = [part for part in message.parts if isinstance(part, Thinking)]
-            for name, parts in (("toolCalls", calls), ("thinking", thoughts)):
-                sizes[name] += estimate(Assistant(tuple(parts))) if parts else 0
+            calls = tuple(part for part in message.parts if isinstance(part, ToolCall))
+            thoughts = tuple(part for part in message.parts if isinstance(part, Thinking))
             rest = tuple(part for part in message.parts if not isinstance(part, ToolCall | Thinking))
-            sizes["assistant"] += estimate(Assistant(rest)) if rest else 0
-    return {name: size for name, size in sizes.items() if size}
+            for name, parts in (("thinking", thoughts), ("assistant", rest), ("toolCalls", calls)):
+                if parts:
+                    yield name, estimate(Assistant(parts))
+
+
+def _parts(pieces: Sequence[tuple[str, int]], used: int, kept: int) -> list[Json]:
+    """Return the parts of the window, which add up to what is used: the provider counts, and our estimates share that out.
+
+    What a provider keeps is the beginning of a request, so the first `kept` tokens are those.
+    """
+    total = sum(size for _, size in pieces)
+    known = kept * total / max(1, used)  # in the measure of our estimates
+    sizes: Counter[str] = Counter()
+    cached: Counter[str] = Counter()
+    for name, size in pieces:
+        sizes[name] += size
+        cached[name] += max(0, min(size, round(known - cached.total())))
+    rows, done, told = list[Json](), 0, 0
+    for name, size in sizes.items():
+        done += size
+        tokens = round(used * done / max(1, total)) - told
+        told += tokens
+        if size:
+            rows.append({"name": name, "tokens": tokens, "cached": round(tokens * cached[name] / size)})
+    return rows
 
 
 def _cut(left_out: tuple[Entry, ...], first_kept: str) -> Json:

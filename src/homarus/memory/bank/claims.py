@@ -49,7 +49,7 @@ _FORMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "prefer",
-        rf"{_NAME}{_NOW}\s(?:prefers?|prefer|likes?|loves?|enjoys?|goes for|opts for|chooses|drinks|eats|takes|wants|bevorzugt|mag|liebt|trinkt|isst|nimmt|will|prefer|like|drink|eat|prefiere|quiere|bebe|come|toma|elige|ama)(?:\s(?:now|jetzt|ahora|am liebsten|lieber|más|nicht|keinen?|mehr))*\s{_VALUE}",
+        rf"{_NAME}{_NOW}\s(?:prefers?|prefer|likes?|loves?|enjoys?|goes for|opts for|chooses|drinks|eats|takes|wants|hates?|bevorzugt?|mag|liebt?|trinkt?|isst|esse|nimmt|nehme|hasst?|will|prefer|like|drink|eat|prefier[eo]|quier[eo]|beb[eo]|come|tom[ao]|elige|odi[ao]|ama)(?:\s(?:now|jetzt|ahora|am liebsten|lieber|más|nicht|keinen?|mehr))*\s{_VALUE}",
     ),
     ("prefer", rf"(?:[Aa]\s)?{_NAME}\s(?:le gusta(?:n)?|le encanta)(?:\s(?:ahora|más|el|la))*\s{_VALUE}"),
     (
@@ -286,6 +286,8 @@ def _made(predicate: str, subject: str, parts: tuple[str, str, str], lowered: st
     attr, value, old = parts
     if _compiled(_FAVOURITE).search(attr.lower()) or _compiled(_FAVOURITE).search(lowered[:60]):
         predicate, attr = "prefer", _compiled(_FAVOURITE).sub(" ", attr.lower())
+    if predicate in {"prefer", "use"}:
+        value = value.partition(", ")[0]  # behind the comma stands why, or who said so
     value, *rest = _compiled(_BACKED).split(value, maxsplit=1)
     value, *where = _compiled(_CONTEXT).split(value, maxsplit=1) if predicate in {"prefer", "use"} else (value,)
     values, others = _told(value), _told(" ".join([*rest, old]))
@@ -341,12 +343,38 @@ def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
             for key in claim.keys:
                 buckets.setdefault((claim.subject, key), []).append((at, claim))
     out: dict[int, int] = {}
+    compared: set[tuple[int, int, int, int]] = set()
     for group in buckets.values():
         for at, claim in group:
             day = items[at][0]
             for later, other in group:
-                newest = (items[out[at]][0], out[at]) if at in out else (day, -1)
-                newer = items[later][0] > day and (items[later][0], later) > newest
-                if newer and same_matter(claim, other) and differs(claim, other):
-                    out[at] = later
+                if items[later][0] <= day or (at in out and (items[later][0], later) <= (items[out[at]][0], out[at])):
+                    continue
+                pair = (at, later, id(claim), id(other))  # two claims share many keys, and are compared once
+                if pair not in compared:
+                    compared.add(pair)
+                    if same_matter(claim, other) and differs(claim, other):
+                        out[at] = later
     return out
+
+
+def repeated(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
+    """Return for items given as (day, claims), by their position, which later one says the same: the newest."""
+    items = list(dated)
+    buckets: dict[tuple[str, str], list[tuple[int, int, Claim]]] = {}
+    for at, (day, found) in enumerate(items):
+        for claim in found:
+            for key in claim.keys:
+                buckets.setdefault((claim.subject, key), []).append((day, at, claim))
+    out: dict[int, int] = {}
+    for group in buckets.values():
+        newest_first = sorted(group, key=lambda item: (-item[0], -item[1]))
+        for place, (_, at, claim) in enumerate(newest_first):
+            later = next((o for _, o, other in newest_first[:place] if _says_the_same(claim, other) and o != at), None)
+            if later is not None and (at not in out or later > out[at]):
+                out[at] = later
+    return out
+
+
+def _says_the_same(one: Claim, other: Claim) -> bool:
+    return one.against == other.against and same_matter(one, other) and not differs(one, other)

@@ -161,7 +161,7 @@ def score(line: NoteLine, signals: Sequence[Signal], light: int, rem: int, today
 def _unfit(line: NoteLine, gone: set[tuple[str, int]]) -> str:
     """Return why a line should not stand in every prompt, however often it was asked for."""
     text = line.text
-    if (line.path, line.line) in gone:
+    if (line.path, line.line) in gone or "~~" in text:
         return "it does not hold any more"
     if MARK in text:  # as the index has it
         return "it holds a secret"

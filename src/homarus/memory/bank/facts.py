@@ -12,15 +12,20 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.core.patterns import late
 from homarus.core.text import slug
-from homarus.memory.bank.claims import Claim, claims, differs, replaced, same_matter
-from homarus.memory.bank.grammar import fact_id
+from homarus.memory.bank.categories import categories_of
+from homarus.memory.bank.claims import Claim, claims, differs, repeated, replaced, same_matter
+from homarus.memory.bank.grammar import fact_id, is_opinion, struck
+from homarus.memory.bank.liking import liking, people_in, sentences
 from homarus.memory.results import cite, parse_citation
-from homarus.memory.schema import CODE, LABELS, QUESTION
-from homarus.memory.terms import plain
+from homarus.memory.schema import CODE, FIRST, LABELS, QUESTION, STRUCK
+from homarus.memory.terms import content_words, plain
 
 OWNER = "user"  # whom "I" means in what the owner types
 KEPT_TEXT = 300
+SAYS = 4  # words with a meaning that somebody's line about themselves has at least
+_BEGINS = late(r"([^\W\d_]\w+) (?=[^\W\d_A-ZÄÖÜ])")
 
 
 class Fact(Struct, frozen=True, kw_only=True):
@@ -41,6 +46,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     agent: bool = False  # the agent's words, not the owner's
     claims: tuple[Claim, ...] = ()
     replaced_by: str = ""  # where the newer fact stands
+    repeated_by: str = ""  # where a later fact says the same again
     retracted: bool = False
 
     @property
@@ -79,12 +85,14 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
     retained, told = _retained(conn, aliases)
     said = {(fact.path, fact.line) for fact in retained} | {(path, line) for path, line, _, _ in told}
     texts = {(fact.text, fact.day) for fact in retained}
+    plainly = list(_inferred(conn, aliases))
     found = [
         fact
-        for fact in _inferred(conn, aliases)
-        if (fact.path, fact.line) not in said and (fact.text, fact.day) not in texts
+        for fact in plainly
+        if not fact.retracted and (fact.path, fact.line) not in said and (fact.text, fact.day) not in texts
     ]
     forgotten = {reference.removeprefix("^") for _, _, status, reference in told if status == "forgets"}
+    forgotten.update(fact.id for fact in plainly if fact.retracted)
     rejected = frozenset(reference.removeprefix("^") for _, _, status, reference in told if status == "rejects")
     facts = sorted([*retained, *found], key=lambda fact: (fact.day or 0, fact.path, fact.line))
     facts = [replace(f, retracted=f.id in forgotten or f.citation in forgotten) for f in facts]
@@ -93,19 +101,26 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
 
 def _settled(facts: Sequence[Fact]) -> list[Fact]:
     """Return the facts, each with the one that replaced it: by name (`sup=`), or by another value for the same matter later on."""
-    later: dict[int, int] = replaced([(fact.day or 0, fact.claims if fact.day else ()) for fact in facts])
+    usable = [fact.claims if fact.day and not fact.retracted else () for fact in facts]
+    later: dict[int, int] = replaced([(fact.day or 0, found) for fact, found in zip(facts, usable, strict=True)])
     by_id: dict[str, list[int]] = {}
     by_place: dict[tuple[str, int], int] = {}
     for at, fact in enumerate(facts):
         by_id.setdefault(fact.id, []).append(at)
         by_place[fact.path, fact.line] = at
     for at, fact in enumerate(facts):
-        for reference in filter(None, fact.supersedes.split("+")):
+        for reference in filter(None, fact.supersedes.split("+") if not fact.retracted else ()):
             path, line, _ = parse_citation(reference)
             named = by_id.get(reference[1:], ()) if reference[0] == "^" else [by_place.get((path, line or 0), at)]
             later.update({older: at for older in named if older != at})
+    again = repeated([(fact.day or 0, found) for fact, found in zip(facts, usable, strict=True)])
     return [
-        replace(fact, replaced_by=facts[later[at]].citation if at in later else "") for at, fact in enumerate(facts)
+        replace(
+            fact,
+            replaced_by=facts[later[at]].citation if at in later else "",
+            repeated_by=facts[again[at]].citation if at in again else "",
+        )
+        for at, fact in enumerate(facts)
     ]
 
 
@@ -173,21 +188,22 @@ def _inferred(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[Fac
     for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
         origins.setdefault((file, line), []).append(source)
     rows = conn.execute(
-        "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.entities, l.text FROM lines l JOIN files f ON f.id = l.file"
+        "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.entities, l.text, l.flags FROM lines l JOIN files f ON f.id = l.file"
         " WHERE l.kind IN ('note', 'turn') AND l.size BETWEEN 2 AND 60 AND l.flags & ? = 0 AND f.path NOT LIKE 'bank/%'"
         " ORDER BY f.path, l.line",
         (CODE | QUESTION,),
     )
-    for file, path, line, day, first, last, speaker, entities, text in rows:
-        label = plain(speaker)
-        who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
-        body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
-        linked = [name for name in entities.split("\x1f") if name]
-        found = _about(claims(body, linked, who), aliases)
+    read = [(*row, *_said(row[6], row[7], row[8], aliases)) for row in rows]
+    people = people_in((row[10] for row in read), (name for row in read for name in (row[6], *row[11])))
+    for file, path, line, day, first, last, speaker, _, _, flags, body, linked, known in read:
+        found = _about(_liked(body, people, known), aliases)
         subjects = tuple(dict.fromkeys(slug(claim.subject) for claim in found if slug(claim.subject)))
-        if not subjects or (label == "assistant" and not linked):
+        subjects = subjects or _stated(body, speaker, people, aliases, own=bool(flags & FIRST))
+        agent = plain(speaker) == "assistant"
+        if not subjects or (agent and not linked):
             continue
-        kind = "opinion" if any(claim.predicate == "prefer" for claim in found) else "world"
+        thought = any(claim.predicate == "prefer" for claim in found) or (not found and is_opinion(body))
+        kind = "opinion" if thought else "world"
         yield Fact(
             path=path,
             line=line,
@@ -201,9 +217,47 @@ def _inferred(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[Fac
             entities=subjects,
             origin=tuple(origins.get((file, line), ())),
             inferred=True,
-            agent=label == "assistant",
+            retracted=bool(flags & STRUCK),
+            agent=agent,
             claims=found,
         )
+
+
+def _said(speaker: str, entities: str, text: str, aliases: dict[str, str]) -> tuple[str, list[str], tuple[Claim, ...]]:
+    """Return what a line says without its speaker, whom it links, and what it claims by its form."""
+    label = plain(speaker)
+    who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
+    body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
+    body = struck(body) or body
+    linked = [name for name in entities.split("\x1f") if name]
+    return body, linked, _about(claims(body, linked, who), aliases)
+
+
+def _stated(body: str, speaker: str, people: frozenset[str], aliases: dict[str, str], *, own: bool) -> tuple[str, ...]:
+    """Return whom a line without a known form is about: who speaks of themselves at some length, or whose name begins it.
+
+    In chats with the agent people ask for things in the first person: only what `claims` reads counts there.
+    """
+    if plain(speaker) in LABELS:
+        return ()
+    if speaker:
+        about = speaker if own and len(content_words(body)) >= SAYS else ""
+    else:
+        begins = _BEGINS.match(body)
+        about = begins[1] if begins and plain(begins[1]) in people and len(content_words(body)) >= 3 else ""
+    name = slug(about)
+    return (aliases.get(name, name),) if name else ()
+
+
+def _liked(body: str, people: frozenset[str], known: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """Return the claims of a line with what its words say of liking: where its form says nothing, or it names two things of a kind."""
+    known = tuple(
+        claim for claim in known if not categories_of(claim.subject)
+    )  # "tea pleases Anna" is nothing about tea
+    told = [claim for part in sentences(body) if (claim := liking(part, people)) is not None]
+    if not told or (known and not any(claim.rivals for claim in told)):
+        return known
+    return (*(claim for claim in known if claim.predicate not in {"prefer", "use", "is"}), *told)
 
 
 def _about(found: Iterable[Claim], aliases: dict[str, str]) -> tuple[Claim, ...]:

@@ -27,6 +27,7 @@ _INLINE = late(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?!
 _CODE_SPAN = late(r"(`+)(?:.+?)\1")
 _OPINION = late(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
 _FIRST_PERSON = late(r"^(?:i|we|my|our)\b", re.IGNORECASE)
+_STRUCK = late(r"^(?P<head>(?:[WBOS](?:\([^()]*\))?\s*)?(?:@(?:\{[^{}]*\}|[^\s:~]+)\s*)*:?\s*)~~(?P<said>\S.*?)~~$")
 _PRONOUN = late(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)
 
 
@@ -36,6 +37,7 @@ class Bullet(Struct, frozen=True):
     entities: tuple[str, ...] = ()
     attrs: tuple[tuple[str, str], ...] = ()
     inferred: bool = False
+    struck: bool = False  # crossed out (`~~so~~`): no fact any more, and none to learn again
 
     def attr(self, name: str) -> str | None:
         return next((value for key, value in self.attrs if key == name), None)
@@ -70,6 +72,8 @@ def parse_bullet(line: str) -> Bullet | None:
     if not match:
         return None
     rest = match["rest"].strip()
+    crossed = _STRUCK.match(rest)
+    rest = crossed["head"] + crossed["said"].strip() if crossed else rest
     kind = ""
     attrs: tuple[tuple[str, str], ...] = ()
     if head := _KIND.match(rest):
@@ -83,7 +87,12 @@ def parse_bullet(line: str) -> Bullet | None:
     if not rest:
         return None
     everyone = tuple(dict.fromkeys([*entities, *entities_in(rest)]))
-    return Bullet(kind or _infer(rest, everyone), rest, everyone, attrs, inferred=not kind)
+    return Bullet(kind or _infer(rest, everyone), rest, everyone, attrs, inferred=not kind, struck=bool(crossed))
+
+
+def struck(text: str) -> str:
+    """Return what a line says that is crossed out from its first word to its last; empty for any other line."""
+    return text[2:-2].strip() if text.startswith("~~") and text.endswith("~~") and len(text) > 4 else ""
 
 
 def _attributes(text: str) -> tuple[tuple[str, str], ...]:
@@ -91,8 +100,12 @@ def _attributes(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((key.strip(), value.strip()) for key, _, value in pairs)
 
 
+def is_opinion(text: str) -> bool:
+    return bool(_OPINION.search(text))
+
+
 def _infer(text: str, entities: tuple[str, ...]) -> str:
-    if entities and _OPINION.search(text):
+    if entities and is_opinion(text):
         return "opinion"
     return "experience" if _FIRST_PERSON.match(text) else "world"
 
@@ -125,4 +138,5 @@ def format_bullet(bullet: Bullet) -> str:
     names = "".join(
         f" @{name}" if re.fullmatch(r"[^\W\d_](?:[\w.-]*\w)?", name) else f" @{{{name}}}" for name in leading
     )
-    return f"- {head}{names}: {' '.join(bullet.text.split())}"
+    said = " ".join(bullet.text.split())
+    return f"- {head}{names}: {f'~~{said}~~' if bullet.struck else said}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from homarus.core.errors import StorageError
 from homarus.memory.bank.pages import change, read_page
-from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.atomic import ensure_dir, remove, write_atomic
 
 JOURNAL, RUNS = ".memory/reflect", 20
 
@@ -24,7 +24,7 @@ def record(workspace: Path, before: dict[str, str], today: date) -> str:
     after = {path: read_page(workspace, path) for path in before}
     write_atomic(folder / f"{name}.json", json.dumps({"before": before, "after": after}).encode())
     for old in runs[: max(0, len(runs) + 1 - RUNS)]:
-        old.unlink(missing_ok=True)
+        remove(old)
     return name
 
 
@@ -54,10 +54,10 @@ def undo(workspace: Path, run: str = "") -> tuple[str, list[str], list[str]]:
             change(workspace, path, back)
             done.append(path)
         else:
-            (workspace / path).unlink(missing_ok=True)
+            remove(workspace / path)
             done.append(path)
     if not left:
-        chosen.unlink(missing_ok=True)
+        remove(chosen)
     return chosen.stem, done, left
 
 

@@ -7,6 +7,7 @@ nothing. What somebody takes back, or says otherwise later, is superseded at onc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import sqrt
 
 from msgspec import Struct, field
@@ -156,12 +157,18 @@ def _polarity(opinion: Fact, fact: Fact) -> int | None:
     pairs = [(one, other) for one in opinion.claims for other in fact.claims if same_matter(one, other)]
     if pairs:
         return -1 if any(differs(one, other) for one, other in pairs) else 1
-    near = cosine(opinion.text, fact.text)
-    if near < ALIKE or fact.kind != "opinion":
+    if _matters(opinion.claims) and _matters(fact.claims):
+        return None  # two matters that are both known are not one because they are put in the same words
+    near = cosine(opinion.text, fact.text) if fact.kind == "opinion" else 0.0
+    if near < ALIKE:
         return None
     if _denies(opinion.claims) != _denies(fact.claims) or _numbers(opinion.text) != _numbers(fact.text):
         return -1
     return 1 if near >= SAME else 0
+
+
+def _matters(found: Iterable[Claim]) -> bool:
+    return any(claim.predicate == "prefer" and claim.about for claim in found)
 
 
 def _denies(found: Iterable[Claim]) -> bool:
@@ -174,8 +181,13 @@ def _numbers(text: str) -> set[str]:
 
 def cosine(one: str, other: str) -> float:
     """Return how alike two statements are by their words, verbs of liking left out."""
-    first, second = ({stem(word) for word in content_words(text)} - _VERBS for text in (one, other))
+    first, second = _told(one), _told(other)
     return len(first & second) / sqrt(len(first) * len(second)) if first and second else 0.0
+
+
+@lru_cache(maxsize=10_000)
+def _told(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in content_words(text)) - _VERBS
 
 
 def _drift(opinion: Opinion, newest: int) -> None:

@@ -21,19 +21,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from homarus.core.origin import mark_origin
-from homarus.core.text import single_line, slug
+from homarus.core.text import estimate_tokens, single_line, slug
 from homarus.memory.bank.assist import Ask, Assisted, assist
 from homarus.memory.bank.facts import Fact, Knowledge, conflicts
 from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
 from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
+from homarus.storage.atomic import remove
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 FOLDER = "bank/entities"
 CURRENT, TIMELINE, TEXT, LISTED, RELATED = 12, 40, 300, 150, 10
+PAGE = 1_100  # tokens of a page about somebody, its marks not counted: over it the timeline folds first
 PROPOSED, SURE, SUPPORTED = 20, 0.75, 2  # for MEMORY.md: how many, how sure an opinion, on how many days it was said
 
 
@@ -130,7 +132,9 @@ def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], si
         ordered = sorted(found, key=lambda f: (-(f.day or 0), f.path, f.line))
         held = _held([opinion for entity in entities for opinion in thought[entity]])
         current = "\n\n".join(filter(None, [_current(ordered), held, _conflicts(ordered)]))
-        timeline = "\n\n".join(filter(None, [_timeline(ordered), _related_rows(entities[0], related, known)]))
+        tied = _related_rows(entities[0], related, known)
+        room = PAGE - estimate_tokens(current + tied)
+        timeline = "\n\n".join(filter(None, [_timeline(ordered, room), tied]))
         head = f"---\nname: {name}\n---\n\n# {name}\n"
         yield Draft(path, head, {"current": current, "timeline": timeline}, len(found))
     for path in sorted(set(pages.values()) - by_page.keys()):
@@ -167,7 +171,7 @@ def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str]
     if not dry_run and text:
         change(workspace, draft.path, lambda now: text if now == old else now)  # somebody was faster: next time
     elif not dry_run:
-        (workspace / draft.path).unlink(missing_ok=True)
+        remove(workspace / draft.path)
 
 
 def _listed(rows: list[str]) -> str:
@@ -184,8 +188,9 @@ def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:
 
 
 def _current(facts: list[Fact]) -> str:
-    """Return what holds now, newest first: what a later fact replaced is left out."""
-    held = [fact for fact in facts if fact.holds]
+    """Return what holds now: what was written down or read as a claim before other lines, each newest first and said once."""
+    held = [fact for fact in facts if fact.holds and not fact.repeated_by]
+    held.sort(key=lambda fact: fact.inferred and not fact.claims)
     return "\n".join(["## Current", *map(_row, held[:CURRENT])])
 
 
@@ -220,17 +225,19 @@ def _conflicts(facts: Sequence[Fact]) -> str:
     return "\n".join(["## Open conflicts", *rows[:CURRENT]]) if rows else ""
 
 
-def _timeline(facts: list[Fact]) -> str:
-    """Return everything by month; what is older than the limit allows is folded into one count."""
+def _timeline(facts: list[Fact], room: int) -> str:
+    """Return everything by month, newest first; what is beyond the tokens left on the page is folded into one count."""
     rows: list[str] = ["## Timeline"]
-    folded = 0
-    months: dict[str, list[Fact]] = defaultdict(list)
+    folded, month = 0, ""
     for fact in facts:
-        months[_iso(fact.day)[:7] if fact.day else "undated"].append(fact)
-    for month, found in months.items():
-        room = 0 if folded else max(0, TIMELINE - len(rows))
-        rows += [f"### {month}", *map(_dated, found[:room])] if room else []
-        folded += len(found[room:])
+        named = _iso(fact.day)[:7] if fact.day else "undated"
+        new = [*([f"### {named}"] if named != month else []), _dated(fact)]
+        room -= sum(map(estimate_tokens, new))
+        if folded or room < 0 or len(rows) + len(new) > TIMELINE:
+            folded += 1
+            continue
+        rows += new
+        month = named
     return "\n".join([*rows, *([f"- and {folded} older facts"] if folded else [])])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from homarus.core.origin import mark_origin
+from homarus.core.origin import mark_origin, take_origin
 from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet
 from homarus.memory.bank.pages import change
 
@@ -46,7 +46,9 @@ def insert(text: str, bullet: str, day: date) -> tuple[str, int]:
 
 def _section_end(lines: list[str]) -> int | None:
     """Return where the next bullet of the last Retain section goes, or None without such a section."""
-    starts = [(at, match) for at, line in enumerate(lines) if (match := RETAIN_HEADING.match(line.rstrip("\r")))]
+    starts = [
+        (at, match) for at, line in enumerate(lines) if (match := RETAIN_HEADING.match(take_origin(line)[0].rstrip()))
+    ]
     if not starts:
         return None
     start, heading = starts[-1]

@@ -21,7 +21,7 @@ from homarus.plugins.mcp.settings import ServerSettings
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 if TYPE_CHECKING:
-    from mcp.client.auth.oauth2 import OAuthClientProvider
+    from mcp.client.auth.oauth2 import OAuthClientProvider, OAuthContext
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 WAIT_SECONDS = 300.0
@@ -33,6 +33,18 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._context: OAuthContext | None = None
+
+    def join(self, context: OAuthContext) -> None:
+        """Tell the SDK what it forgets with each process: until when a token holds, and where another one is given."""
+        from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+
+        kept, self._context = self._read(), context
+        context.token_expiry_time = kept.get("until")
+        if kept.get("server"):
+            context.oauth_metadata = OAuthMetadata.model_validate(kept["server"])
+        if kept.get("resource"):
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(kept["resource"])
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -58,7 +70,11 @@ class TokenFile:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         until = time.time() + tokens.expires_in if tokens.expires_in else None
-        self._write(tokens=tokens.model_dump(mode="json", exclude_none=True), until=until)
+        found = {"tokens": tokens}
+        if self._context is not None:
+            found |= {"server": self._context.oauth_metadata, "resource": self._context.protected_resource_metadata}
+        kept = {key: each.model_dump(mode="json", exclude_none=True) for key, each in found.items() if each is not None}
+        self._write(until=until, **kept)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         from mcp.shared.auth import OAuthClientInformationFull
@@ -152,11 +168,14 @@ def _provider(
     metadata = OAuthClientMetadata.model_validate(
         {"client_name": "homarus", "redirect_uris": [address], "scope": settings.oauth.scope or None}
     )
-    return OAuthClientProvider(
+    storage = token_file(name, settings, state_dir)
+    provider = OAuthClientProvider(
         settings.url,
         metadata,
-        token_file(name, settings, state_dir),
+        storage,
         redirect,
         callback,
         client_metadata_url=settings.oauth.client_metadata_url or None,
     )
+    storage.join(provider.context)
+    return provider

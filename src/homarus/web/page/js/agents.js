@@ -1,10 +1,5 @@
-// @ts-check
 /** Who lives here and by which ways one reaches them: agents, their files, models, channels, and what is bound to whom. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { store } from "./store.js";
-import { t } from "./words.js";
-import { Page, act, ago, ask, button, card, chip, choose, confirm, form, head, needs, number, reviewed, table, toast, visible } from "./parts.js";
+import { Page, act, ago, ask, button, card, chip, choose, closing, confirm, deciding, form, h, head, hint, needs, number, reviewed, small, store, t, table, toast, visible, wire } from "./parts.js";
 import { newSession } from "./app.js";
 
 class AgentsView extends Page {
@@ -32,12 +27,12 @@ class AgentsView extends Page {
       card(t("Agents"), table([t("Agent"), t("Model"), t("Workspace"), ""], this.agents.map((each) => ({ key: each.id, cells: [[each.identity?.emoji ?? "", " ", h("strong", null, h("bdi", null, each.name ?? each.id)), each.id === store.defaultAgent ? [" ", chip("", t("default"))] : null], each.model?.primary ?? "–", h("code", null, each.workspace ?? ""),
         h("div", { class: "actions" }, button(t("Talk"), () => newSession(each.id), { class: "small", disabled: !wire.may("write") }), button(t("Files"), () => this.#files(each), { class: "small" }), button(t("Model"), () => this.#model(each), { class: "small", disabled: off }),
           each.id === store.defaultAgent ? null : button(t("Delete"), async () => { if (await confirm(t("Delete"), t("“{name}” answers no more; its folder stays.", { name: each.name ?? each.id }), t("Delete"))) { await wire.call("agents.delete", { agentId: each.id, deleteFiles: false }); await this.reload(); } }, { class: "small danger", disabled: off }))] })))),
-      card(t("Channels"), accounts.length ? table([t("Channel"), t("Account"), t("State"), t("Last message"), ""], accounts.map((row) => ({ key: `${row.channel} ${row.accountId}`, cells: [this.channels.channelLabels?.[row.channel] ?? row.channel, [h("bdi", null, row.self?.name ?? row.name ?? row.accountId), h("br"), h("small", null, row.self?.handle ?? row.accountId)],
-        [chip(row.connected ? "ok" : row.lastError ? "bad" : "", row.connected ? t("connected") : row.running ? t("runs") : row.configured ? t("off") : t("not set up")), row.lastError ? h("p", null, visible(row.lastError)) : null, row.cure ? h("small", null, visible(row.cure)) : null], row.lastInboundAt ? ago(row.lastInboundAt) : "–",
+      card(t("Channels"), accounts.length ? table([t("Channel"), t("Account"), t("State"), t("Last message"), ""], accounts.map((row) => ({ key: `${row.channel} ${row.accountId}`, cells: [this.channels.channelLabels?.[row.channel] ?? row.channel, [h("bdi", null, row.self?.name ?? row.name ?? row.accountId), h("br"), small(row.self?.handle ?? row.accountId)],
+        [chip(row.connected ? "ok" : row.lastError ? "bad" : "", row.connected ? t("connected") : row.running ? t("runs") : row.configured ? t("off") : t("not set up")), row.lastError ? h("p", null, visible(row.lastError)) : null, row.cure ? small(visible(row.cure)) : null], row.lastInboundAt ? ago(row.lastInboundAt) : "–",
         h("div", { class: "actions" }, button(row.running ? t("Stop") : t("Start"), async () => { await wire.call(row.running ? "channels.stop" : "channels.start", { channel: row.channel, accountId: row.accountId }); await this.reload(); }, { class: "small", disabled: off }),
           row.channel === "whatsapp" && !row.connected ? button(t("Pair"), () => this.#pair(row), { class: "small", disabled: off }) : null)] })))
-        : h("p", { class: "hint" }, t("No channel is set up. They stand under “channels” in the settings.")), h("p", null, h("a", { href: "#/config/channels" }, t("Settings of the channels")))),
-      card(t("Who answers where"), h("p", { class: "hint" }, t("The first rule that fits decides; everything else goes to the default agent.")), table([t("Where"), t("Agent"), ""], bindings.map((rule, place) => ({ key: place, cells: [h("code", null, JSON.stringify(rule.match ?? {})), rule.agentId, button(t("Delete"), () => this.#bind(bindings.filter((_, at) => at !== place)), { class: "small danger", disabled: off })] }))), button(t("Add a rule"), () => this.#add(bindings), { disabled: off })),
+        : hint(t("No channel is set up.")), h("p", null, h("a", { href: "#/config/channels" }, t("Settings of the channels")))),
+      card(t("Who answers where"), hint(t("The first rule that fits decides; everything else goes to the default agent.")), table([t("Where"), t("Agent"), ""], bindings.map((rule, place) => ({ key: place, cells: [h("code", null, JSON.stringify(rule.match ?? {})), rule.agentId, button(t("Delete"), () => this.#bind(bindings.filter((_, at) => at !== place)), { class: "small danger", disabled: off })] }))), button(t("Add a rule"), () => this.#add(bindings), { disabled: off })),
       this.rules?.exists ? card(t("What may always run"), table([t("Agent"), t("What"), t("Last used"), ""], Object.entries(this.rules.file.agents).flatMap(([agent, held]) => held.allowlist.map((rule) => ({ key: rule.id, cells: [agent, h("code", null, visible(rule.pattern)), ago(rule.lastUsedAt),
         button(t("Take back"), () => this.#revoke(rule.id), { class: "small danger" })] }))))) : null,
       card(t("Models"), table([t("Model"), t("Provider"), t("Window")], this.models.map((each) => ({ key: `${each.provider}/${each.id}`, cells: [each.name ?? each.id, each.provider, each.contextWindow ? number(each.contextWindow) : "–"] })))),
@@ -61,7 +56,7 @@ class AgentsView extends Page {
   /** Pair a phone with a channel: its code is a picture. */
   async #pair(row) {
     const made = await wire.call("web.login.start", { channel: row.channel, accountId: row.accountId, force: true });
-    void ask(t("Pair"), (done) => [h("p", null, made.message ?? ""), made.qrDataUrl ? h("img", { src: made.qrDataUrl, alt: t("The code as a picture") }) : null, h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+    void ask(t("Pair"), (done) => [h("p", null, made.message ?? ""), made.qrDataUrl ? h("img", { src: made.qrDataUrl, alt: t("The code as a picture") }) : null, closing(done)]);
     const done = await wire.call("web.login.wait", { channel: row.channel, accountId: row.accountId, timeoutMs: 120_000 });
     toast(done.message ?? "");
     await this.reload();
@@ -95,11 +90,11 @@ class AgentsView extends Page {
   /** The files that an agent is made of. */
   async #files(agent) {
     const { files } = await wire.call("agents.files.list", { agentId: agent.id });
-    const name = await choose(t("Files"), files.map((file) => [file.name, [file.name, file.missing ? h("small", null, ` ${t("missing")}`) : null]]));
+    const name = await choose(t("Files"), files.map((file) => [file.name, [file.name, file.missing ? small(` ${t("missing")}`) : null]]));
     if (!name) return;
     const { file } = await wire.call("agents.files.get", { agentId: agent.id, name });
     const text = await ask(name, (done) => h("form", { onsubmit: (event) => { event.preventDefault(); done(String(new FormData(event.target).get("text")).replaceAll("\r\n", "\n")); } }, h("textarea", { class: "editor", name: "text", "aria-label": name, value: file.content ?? "", readOnly: !wire.may("admin") }),
-      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Cancel")), h("button", { class: "primary", disabled: !wire.may("admin") }, t("Save")))));
+      deciding(done, t("Save"), { disabled: !wire.may("admin") })));
     if (text === null || text === (file.content ?? "")) return;
     const yes = await reviewed(file.content ?? "", text);
     if (yes) await act(async () => { await wire.call("agents.files.set", { agentId: agent.id, name, content: text, expectedHash: file.hash ?? "" }); toast(t("Saved.")); });

@@ -1,13 +1,9 @@
-// @ts-check
 /** The shell: the way in, navigation, the palette, light and dark, and the state of the connection. */
-import { View, h } from "./base.js";
-import { wire } from "./wire.js";
-import { store } from "./store.js";
-import { language, setLanguage, t } from "./words.js";
-import { act, button, toast } from "./parts.js";
+import { View } from "./base.js";
+import { language, setLanguage } from "./words.js";
+import { act, ask, button, choose, closing, confirm, h, hint, icon, prompt, small, store, t, to, toast, wire } from "./parts.js";
 import "./chat.js";
 
-/** @typedef {import("./base.js").Kid} Kid */
 
 /** The views: name, title, module that draws it. Chat is there from the start. */
 const VIEWS = /** @type {[string, () => string, string][]} */ ([
@@ -25,12 +21,26 @@ export function route() {
 }
 
 /** @param {...string} parts */
-export function go(...parts) { location.hash = `#/${parts.map(encodeURIComponent).join("/")}`; }
+export function go(...parts) { location.hash = to(...parts); }
 
 /** Begin a conversation. @param {string} [agent] */
 export async function newSession(agent) {
   const made = await wire.call("sessions.create", agent ? { agentId: agent } : {});
   go("chat", made.key);
+}
+
+/** What one does with a conversation, and what else a view offers: label, what happens, whether it cannot be chosen. @param {any[][]} more */
+export async function manage(row, more) {
+  const [key, off] = [row.key, !wire.may("write")];
+  const patch = (wish) => wire.call("sessions.patch", { key, ...wish });
+  const acts = [...more, [t("Rename"), async () => { const label = await prompt(t("Rename"), t("Name"), row.label ?? ""); if (label !== null) await patch({ label: label || null }); }, off],
+    [row.pinned ? t("Unpin") : t("Pin"), () => patch({ pinned: !row.pinned }), off], [row.archived ? t("Bring back") : t("Put into the archive"), () => wire.call("page.archive", { session: key, archived: !row.archived }), off],
+    [t("Copy to a new conversation"), async () => go("chat", (await wire.call("sessions.create", { parentSessionKey: key, fork: true, agentId: row.agentId ?? "" })).key), off], [t("Show the context"), () => go("context", key)],
+    [t("Delete"), async () => { if (await confirm(t("Delete"), t("“{name}” leaves this list. Its transcript is kept in the archive folder.", { name: store.title(row) }), t("Delete"))) { await wire.call("sessions.delete", { key }); toast(t("Deleted.")); if (route().args[0] === key) go("sessions"); } }, !wire.may("admin") || row.isMain]];
+  const pick = await choose(store.title(row), acts.map(([label, , no], place) => [place === acts.length - 1 ? "delete" : String(place), label, no]));
+  if (pick === null) return;
+  await acts.at(pick === "delete" ? -1 : Number(pick))?.[1]();
+  await store.loadSessions();
 }
 
 function theme() { return localStorage.getItem(THEME) ?? "system"; }
@@ -62,6 +72,7 @@ class HomeApp extends View {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); palette(); }
     else if (event.altKey && /^[1-9]$/.test(event.key) && VIEWS[Number(event.key) - 1]) { event.preventDefault(); go(VIEWS[Number(event.key) - 1][0]); }
     else if (event.altKey && event.key.toLowerCase() === "n") { event.preventDefault(); void act(() => newSession()); }
+    else if (event.key === "?" && !(/** @type {Element} */ (event.target)).closest("input, textarea, select, dialog")) void keys();
     else if (event.key === "Escape" && this.drawer) { this.drawer = false; this.update(); }
   }
 
@@ -85,14 +96,14 @@ class HomeApp extends View {
   #bar(open) {
     const others = store.approvals.filter((each) => each.session !== open);
     return h("div", { class: "bar-top" },
-      h("button", { type: "button", class: "quiet menu", "aria-label": t("Menu"), "aria-expanded": String(this.drawer), onclick: () => { this.drawer = !this.drawer; this.update(); } }, "☰"),
+      icon("☰", t("Menu"), () => { this.drawer = !this.drawer; this.update(); }, { class: "quiet menu", "aria-expanded": String(this.drawer) }),
       wire.state !== "open" ? h("span", { class: "state", role: "status" }, h("span", { class: "dot" }), t("Connection lost; trying again …")) : null,
       others.length ? h("button", { type: "button", class: "asks", onclick: () => go("chat", others[0].session) }, others.length === 1 ? t("A question waits for you") : t("{n} questions wait for you", { n: others.length })) : null);
   }
 
   /** @param {string} view @param {string} module @param {string[]} args */
   #view(view, module, args) {
-    if (view === "chat") return h("chat-view", { key: "chat", session: args[0] || store.mainKey });
+    if (view === "chat") return h("chat-view", { key: "chat", session: args[0] || store.mainKey, at: args[1] ?? "" });
     if (this.#there.has(view)) return h(`${view}-view`, { key: view, args });
     void import(`./${module}.js`).then(() => { this.#there.add(view); this.update(); }, () => toast(t("This view could not be loaded."), "bad"));
     return h("p", { class: "empty", key: "wait" }, "…");
@@ -108,11 +119,11 @@ class HomeApp extends View {
       h("ul", { class: "views" }, VIEWS.map(([name, title]) => h("li", { key: name },
         h("a", { href: `#/${name}`, "aria-current": view === name ? "page" : null }, title())))),
       h("h2", null, t("Conversations")),
-      h("ul", { class: "recent" }, rows.map((row) => h("li", { key: row.key }, h("a", { href: `#/chat/${encodeURIComponent(row.key)}`, "aria-current": view === "chat" && row.key === open ? "page" : null },
+      h("ul", { class: "recent" }, rows.map((row) => h("li", { key: row.key }, h("a", { href: to("chat", row.key), "aria-current": view === "chat" && row.key === open ? "page" : null },
         row.hasActiveRun ? h("span", { class: "dot busy", role: "img", "aria-label": t("at work") }) : null, h("bdi", null, store.title(row)))))),
       h("div", { class: "foot" },
         h("label", null, h("span", { class: "sr" }, t("Appearance")), h("select", { value: theme(), onchange: (event) => setTheme(event.target.value) },
-          h("option", { value: "system" }, t("As the system")), h("option", { value: "light" }, t("Light")), h("option", { value: "dark" }, t("Dark")))),
+          h("option", { value: "system" }, t("System")), h("option", { value: "light" }, t("Light")), h("option", { value: "dark" }, t("Dark")))),
         h("label", null, h("span", { class: "sr" }, t("Language")), h("select", { value: language(), onchange: (event) => setLanguage(event.target.value) },
           h("option", { value: "en", lang: "en" }, "English"), h("option", { value: "de", lang: "de" }, "Deutsch")))),
     ];
@@ -127,7 +138,7 @@ class WayIn extends View {
     const code = wire.problem?.code ?? "";
     if (wire.state === "waiting") {
       return h("section", { class: "card narrow" }, h("h1", null, t("Waiting for approval")), h("p", null, t("This browser is not known yet. Approve it on the gateway's machine:")),
-        h("pre", null, `homarus devices approve ${wire.problem?.details?.requestId ?? ""}`), h("p", { class: "hint" }, t("The page goes on by itself afterwards.")));
+        h("pre", null, `homarus devices approve ${wire.problem?.details?.requestId ?? ""}`), hint(t("The page goes on by itself afterwards.")));
     }
     if (wire.state !== "locked") return h("p", { class: "empty", role: "status" }, wire.state === "lost" ? t("The gateway does not answer; trying again …") : t("Connecting …"));
     const send = (event) => { event.preventDefault(); wire.unlock(String(new FormData(event.target).get("secret") ?? "").trim()); };
@@ -146,11 +157,18 @@ function commands() {
   const sessions = store.sessions.slice(0, 200).map((row) => ({ label: store.title(row), hint: row.key, run: () => go("chat", row.key) }));
   const own = [
     { label: t("New conversation"), hint: "Alt N", run: () => newSession() },
+    { label: t("Keys"), hint: "?", run: keys },
     { label: t("Light or dark"), hint: "", run: () => setTheme(theme() === "dark" ? "light" : "dark") },
     { label: language() === "de" ? "English" : "Deutsch", hint: "", run: () => setLanguage(language() === "de" ? "en" : "de") },
     { label: t("Forget this browser's rights"), hint: "", run: () => wire.forget() },
   ];
   return [...own, ...views, ...sessions];
+}
+
+/** What the keyboard does. */
+function keys() {
+  const rows = [["Ctrl K", t("Commands")], ["Alt N", t("New conversation")], ["Alt 1 … 9", t("Change the view")], ["Alt /", t("Write a message")], ["Enter", t("Send")], ["Shift Enter", t("Begin a new line")], ["Esc", t("Stop the agent, close a dialog")], ["Ctrl Shift F", t("Search in this conversation")], ["?", t("Keys")]];
+  return ask(t("Keys"), (done) => [h("dl", { class: "keys" }, rows.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])), closing(done)]);
 }
 
 /** The palette: everything one can go to or do, by typing a part of its name. */
@@ -188,7 +206,7 @@ class CommandPalette extends View {
     const found = this.found;
     return [h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-activedescendant": found.length ? `found-${this.chosen}` : null, "aria-label": t("What do you want to do?"), placeholder: t("What do you want to do?"), autofocus: true,
       oninput: (event) => { this.text = event.target.value; this.chosen = 0; this.update(); }, onkeydown: (event) => this.key(event) }),
-    h("ul", { id: "found", role: "listbox", "aria-label": t("Commands") }, found.map((each, place) => h("li", { id: `found-${place}`, role: "option", "aria-selected": String(place === this.chosen), onclick: () => this.run(place) }, h("bdi", null, each.label), h("small", null, each.hint))))];
+    h("ul", { id: "found", role: "listbox", "aria-label": t("Commands") }, found.map((each, place) => h("li", { id: `found-${place}`, role: "option", "aria-selected": String(place === this.chosen), onclick: () => this.run(place) }, h("bdi", null, each.label), small(each.hint))))];
   }
 }
 customElements.define("command-palette", CommandPalette);

@@ -1,10 +1,5 @@
-// @ts-check
 /** Turns that nobody typed: jobs, what became of them, heartbeats. See, make, switch, run now. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { store } from "./store.js";
-import { t } from "./words.js";
-import { Page, act, ago, button, card, chip, confirm, form, head, moment, needs, prompt, table, toast, visible } from "./parts.js";
+import { Page, act, ago, button, card, chip, confirm, form, h, head, hint, moment, needs, prompt, small, store, t, table, to, toast, visible, wire } from "./parts.js";
 
 /** When a job runs, in words. */
 function rhythm(when) {
@@ -29,20 +24,20 @@ class AutomationView extends Page {
     const off = !wire.may("admin");
     const beats = Object.entries(this.status?.heartbeats?.agents ?? {});
     return [
-      head(t("Automation"), t("Jobs by the clock and heartbeats. Each ends in a turn of a session."), button(t("New job"), () => this.#edit(null), { class: "primary", disabled: off }), button(t("Tell the agent of an event"), () => this.#wake(), { disabled: !wire.may("write") })),
+      head(t("Automation"), t("Jobs by the clock, and heartbeats."), button(t("New job"), () => this.#edit(null), { class: "primary", disabled: off }), button(t("Tell the agent of an event"), () => this.#wake(), { disabled: !wire.may("write") })),
       needs("admin"), this.trouble, this.status?.problem ? h("p", { class: "problem" }, this.status.problem) : null,
       card(t("Jobs"), table([t("Job"), t("When"), t("Next"), t("Last"), ""], this.jobs.map((job) => ({ key: job.id, cells: [
-        [h("strong", null, visible(job.name || job.id)), job.enabled === false ? [" ", chip("", t("off"))] : null, h("br"), h("small", null, visible(String(job.payload?.message ?? job.payload?.text ?? "").slice(0, 160)))],
+        [h("strong", null, visible(job.name || job.id)), job.enabled === false ? [" ", chip("", t("off"))] : null, h("br"), small(visible(String(job.payload?.message ?? job.payload?.text ?? "").slice(0, 160)))],
         rhythm(job.schedule), job.state?.nextRunAtMs ? ago(job.state.nextRunAtMs) : "–",
-        job.state?.lastRunAtMs ? [ago(job.state.lastRunAtMs), " ", chip(job.state.lastStatus === "ok" ? "ok" : job.state.lastStatus === "error" ? "bad" : "", job.state.lastStatus ?? ""), job.state.lastError ? [h("br"), h("small", null, visible(job.state.lastError))] : null] : "–",
+        job.state?.lastRunAtMs ? [ago(job.state.lastRunAtMs), " ", chip(job.state.lastStatus === "ok" ? "ok" : job.state.lastStatus === "error" ? "bad" : "", job.state.lastStatus ?? ""), job.state.lastError ? [h("br"), small(visible(job.state.lastError))] : null] : "–",
         h("div", { class: "actions" }, button(t("Run now"), async () => { await wire.call("cron.run", { id: job.id, mode: "force" }); toast(t("Started.")); }, { class: "small", disabled: off }),
           button(job.enabled === false ? t("Switch on") : t("Switch off"), async () => { await wire.call("cron.update", { id: job.id, patch: { enabled: job.enabled === false } }); await this.reload(); }, { class: "small", disabled: off }),
           button(t("Edit"), () => this.#edit(job), { class: "small", disabled: off }),
           button(t("Delete"), async () => { if (await confirm(t("Delete"), job.name || job.id, t("Delete"))) { await wire.call("cron.remove", { id: job.id }); await this.reload(); } }, { class: "small danger", disabled: off })),
       ] })))),
-      card(t("What became of them"), table([t("When"), t("Job"), t("Outcome"), t("What was said")], this.runs.map((run, place) => ({ key: `${run.runId}${place}`, cells: [moment(run.runAtMs ?? run.ts), this.jobs.find((job) => job.id === run.jobId)?.name ?? run.jobId, chip(run.status === "ok" ? "ok" : run.status === "error" ? "bad" : "", run.status ?? run.action ?? ""),
-        [visible(run.summary ?? run.error ?? ""), run.sessionKey ? [" ", h("a", { href: `#/chat/${encodeURIComponent(run.sessionKey)}` }, t("open"))] : null]] })))),
-      card(t("Heartbeats"), h("p", { class: "hint" }, t("The agent looks around by itself, and says nothing when there is nothing to say.")), table([t("Agent"), t("Every"), t("Next"), t("Last")], beats.map(([agent, beat]) => { const it = /** @type {any} */ (beat); return { key: agent, cells: [agent, t("every {n} minutes", { n: Math.round(it.everyMs / 60_000) }), it.nextAtMs ? ago(it.nextAtMs) : "–", [it.last?.ts ? ago(it.last.ts) : "–", it.last?.status ? [" ", chip("", it.last.status)] : null, it.stopped ? [" ", chip("warn", it.stopped)] : null]] }; })),
+      card(t("What became of them"), table([t("When"), t("Job"), t("Outcome"), t("What was said")], this.runs.map((run, place) => ({ key: `${run.runId}${place}`, cells: [h("time", null, moment(run.runAtMs ?? run.ts)), this.jobs.find((job) => job.id === run.jobId)?.name ?? run.jobId, chip(run.status === "ok" ? "ok" : run.status === "error" ? "bad" : "", run.status ?? run.action ?? ""),
+        [visible(run.summary ?? run.error ?? ""), run.sessionKey ? [" ", h("a", { href: to("chat", run.sessionKey) }, t("open"))] : null]] })))),
+      card(t("Heartbeats"), hint(t("The agent looks around by itself.")), table([t("Agent"), t("Every"), t("Next"), t("Last")], beats.map(([agent, beat]) => { const it = /** @type {any} */ (beat); return { key: agent, cells: [agent, t("every {n} minutes", { n: Math.round(it.everyMs / 60_000) }), it.nextAtMs ? ago(it.nextAtMs) : "–", [it.last?.ts ? ago(it.last.ts) : "–", it.last?.status ? [" ", chip("", it.last.status)] : null, it.stopped ? [" ", chip("warn", it.stopped)] : null]] }; })),
         beats.length ? button(this.status.heartbeats.enabled ? t("Switch all off") : t("Switch on"), async () => { await wire.call("set-heartbeats", { enabled: !this.status.heartbeats.enabled }); await this.reload(); }, { disabled: off }) : null),
     ];
   }

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The page's own small base: elements are described, and the document is made to look like the description.
  * Text becomes text nodes and attributes are set one by one, so nothing that anybody wrote can become markup.

@@ -1,20 +1,15 @@
-// @ts-check
 /** A conversation: what was said, what is being said, what the agent does meanwhile, and what one says to it. */
-import { View, h } from "./base.js";
-import { wire } from "./wire.js";
-import { store } from "./store.js";
-import { t } from "./words.js";
+import { View } from "./base.js";
 import { cited, coloured, loadColours, markdown } from "./markdown.js";
-import { act, bytes, button, chip, choose, clock, confirm, diff, explain, money, number, prompt, short, toast, visible } from "./parts.js";
-import { go, newSession } from "./app.js";
+import { act, base64, button, bytes, chip, choose, clock, confirm, deciding, diff, explain, h, hint, icon, money, number, short, small, store, t, to, toast, visible, wire } from "./parts.js";
+import { go, manage, newSession } from "./app.js";
 import "./list.js";
 
 /** @typedef {import("./base.js").Kid} Kid */
-/** @typedef {import("./base.js").Item} Item */
 /** @typedef {{key: string, kind: string, line: any, results: Map<string, any>, version: number}} Entry */
 
 const MAX_FILES = 20, MAX_BYTES = 18_000_000, PICTURES = /^image\/(png|jpeg|gif|webp)$/;
-const EARLIER = 1000;
+const EARLIER = 1000, AT_ONCE = 6000; // lines of one step back, and how many are fetched before somebody wants them
 
 /** What a tool is about, in a few words. */
 function about(call) {
@@ -41,8 +36,10 @@ class ChatView extends View {
   more = false;
   problem = "";
   ready = false;
+  /** The line that the address names. */ at = "";
   #open = "";
   #seq = 0;
+  #back = false;
   /** @type {any} */ #early = null;
   /** @type {WeakMap<any, {version: string, item: Kid}>} */ #drawn = new WeakMap();
   /** @type {Set<string>} */ #runs = new Set();
@@ -62,7 +59,7 @@ class ChatView extends View {
     if (this.session !== this.#open && wire.state === "open") {
       const before = this.#open;
       this.#open = this.session;
-      [this.lines, this.live, this.notices, this.entries, this.editing, this.query, this.searching, this.ready] = [[], null, [], [], "", "", false, false];
+      [this.lines, this.live, this.notices, this.entries, this.editing, this.query, this.searching, this.ready, this.more] = [[], null, [], [], "", "", false, false, false];
       if (before) void wire.call("page.close", { session: before }).catch(() => {});
       void this.#load(false);
     }
@@ -90,7 +87,7 @@ class ChatView extends View {
       this.#early = null;
       for (const told of early) if (told.kind === "line" || told.seq > this.#seq) this.#take(told);
       this.#rebuild();
-      if (this.more && !found.continued) void this.#earlier(session);
+      if (!found.continued) void this.#earlier(AT_ONCE);
     } catch (problem) {
       this.#early = null;
       if (problem.code !== "LOST") this.problem = problem.message;
@@ -98,15 +95,30 @@ class ChatView extends View {
     }
   }
 
-  /** Fetch what was said before, so that it can be searched and scrolled to. @param {string} session */
-  async #earlier(session) {
-    while (this.more && session === this.session && wire.state === "open") {
+  /** Fetch what was said before, also before a summary, so that it can be searched and scrolled to. @param {number} wanted how many lines there shall be */
+  async #earlier(wanted) {
+    const session = this.session;
+    if (this.#back) return;
+    this.#back = true;
+    while (this.more && this.lines.length && (this.lines.length < wanted || this.at) && wire.state === "open") {
       const found = await wire.call("page.earlier", { session, before: this.lines[0].id, limit: EARLIER }).catch(() => null);
-      if (!found || session !== this.session) return;
+      if (!found || session !== this.session) break;
       this.more = found.more && found.lines.length > 0;
       this.lines = [...found.lines, ...this.lines];
       this.#rebuild();
     }
+    this.#back = false;
+    if (session !== this.session) void this.#earlier(AT_ONCE);
+    else if (this.at) this.update();
+  }
+
+  /** Bring the line into view that the address names. */
+  #reach() {
+    const entry = this.at && this.entries.find((each) => each.key === this.at || [...each.results.values()].some((result) => result.id === this.at));
+    if (!this.at || !this.ready || !this.list) return;
+    if (!entry && this.more) { void this.#earlier(0); return; }
+    this.at = "";
+    if (entry) this.list.show(entry.key);
   }
 
   #heard(told) {
@@ -166,22 +178,21 @@ class ChatView extends View {
   #rebuild() {
     /** @type {Entry[]} */ const out = [];
     /** @type {Map<string, Entry>} */ const calls = new Map();
+    const known = new Map(this.entries.map((each) => [each.line, each]));
     const add = (line) => {
-      const known = this.entries.find((each) => each.line === line) ?? { key: line.id, kind: line.role, line, results: new Map(), version: 0 };
-      out.push(known);
-      return known;
+      const entry = known.get(line) ?? { key: line.id, kind: line.role, line, results: new Map(), version: 0 };
+      out.push(entry);
+      return entry;
     };
     const byPlace = new Map();
     for (const notice of this.notices) byPlace.set(notice.after, [...(byPlace.get(notice.after) ?? []), notice]);
-    const known = new Map(this.entries.map((each) => [each.line, each]));
     for (const notice of byPlace.get("") ?? []) add(notice);
     for (const line of this.lines) {
       if (line.role === "tool" && calls.has(line.call)) {
         const owner = /** @type {Entry} */ (calls.get(line.call));
         if (!owner.results.has(line.call)) { owner.results.set(line.call, line); owner.version++; }
       } else {
-        const entry = known.get(line) ?? { key: line.id, kind: line.role, line, results: new Map(), version: 0 };
-        out.push(entry);
+        const entry = add(line);
         for (const call of line.calls ?? []) calls.set(call.id, entry);
       }
       for (const notice of byPlace.get(line.id) ?? []) add(notice);
@@ -250,11 +261,17 @@ class ChatView extends View {
   /** @param {KeyboardEvent} event */
   #key(event) {
     if (event.key === "Escape" && this.busy && !document.querySelector("dialog[open]") && document.activeElement === this.box) { event.preventDefault(); this.#stop(); }
-    if ((event.ctrlKey || event.metaKey) && event.shiftKey && event.key.toLowerCase() === "f") { event.preventDefault(); this.searching = true; this.update(); }
+    if ((event.ctrlKey || event.metaKey) && event.shiftKey && event.key.toLowerCase() === "f") { event.preventDefault(); this.#seek(); }
     if (event.altKey && event.key === "/") { event.preventDefault(); this.box?.focus(); }
   }
 
   // Searching.
+
+  #seek() {
+    [this.searching, this.query] = [!this.searching, ""];
+    if (this.searching) void this.#earlier(Infinity);
+    this.update();
+  }
 
   get hits() {
     const text = this.query.toLowerCase();
@@ -271,6 +288,7 @@ class ChatView extends View {
   }
 
   drawn() {
+    this.#reach();
     const highlights = /** @type {any} */ (CSS).highlights;
     if (!highlights) return;
     highlights.delete("found");
@@ -298,8 +316,9 @@ class ChatView extends View {
     return h("div", { class: "chat", ondragover: (event) => event.preventDefault(), ondrop: drop },
       this.#top(), this.searching ? this.#search() : null,
       this.problem ? h("p", { class: "problem", role: "alert" }, this.problem) : null,
-      h("long-list", { key: `list-${this.session}`, class: "said", role: "list", "aria-label": t("Messages"), items, row: (item) => this.#row(item), guess: guess, ref: (el) => el.belongsTo(this.session) }),
-      this.ready && !items.length ? h("div", { class: "greeting" }, h("p", null, t("Say something to begin.")), h("p", { class: "hint" }, t("Enter sends, Shift Enter begins a new line, Esc stops the agent, Ctrl K finds everything."))) : null,
+      h("long-list", { key: `list-${this.session}`, class: "said", role: "list", "aria-label": t("Messages"), tabindex: 0, items, row: (item) => this.#row(item), guess: guess, onmoved: () => { if (this.list.scrollTop < 900) void this.#earlier(this.lines.length + 1); this.update(); }, ref: (el) => el.belongsTo(this.session) }),
+      this.list && !this.list.follows ? icon("↓", t("To the newest message"), () => { this.list.toEnd(); this.update(); }, { class: "to-end" }) : null,
+      this.ready && !items.length ? h("div", { class: "greeting" }, h("p", null, t("Say something to begin.")), hint(t("Enter sends, Esc stops the agent, Ctrl K finds everything."))) : null,
       questions.length ? h("div", { class: "questions", role: "region", "aria-label": t("Questions") }, questions.map((each) => approval(each))) : null,
       this.#composer());
   }
@@ -311,32 +330,26 @@ class ChatView extends View {
       h("h1", null, h("bdi", null, store.title(row.key ? row : { isMain: true }))), this.busy ? chip("busy", t("at work")) : null,
       h("span", { class: "grow" }),
       row.model ? h("small", { class: "model", title: row.modelProvider }, row.model) : null,
-      share ? h("a", { href: `#/context/${encodeURIComponent(this.session)}`, class: "meter", title: t("{used} of {all} tokens", { used: number(row.totalTokens), all: number(row.contextTokens) }) },
-        h("meter", { value: share, "aria-label": t("Context window") }), h("small", null, `${Math.round(100 * share)} %`)) : null,
-      h("button", { type: "button", class: "quiet", "aria-label": t("Search in this conversation"), title: "Ctrl Shift F", onclick: () => { this.searching = !this.searching; this.query = ""; this.update(); } }, "⌕"),
-      h("button", { type: "button", class: "quiet", "aria-label": t("More"), onclick: () => void act(() => this.#menu(row)) }, "⋯"));
+      share ? h("a", { href: to("context", this.session), class: "meter", title: t("{used} of {all} tokens", { used: number(row.totalTokens), all: number(row.contextTokens) }) },
+        h("meter", { value: share, "aria-label": t("Context window") }), small(`${Math.round(100 * share)} %`)) : null,
+      icon("⌕", t("Search in this conversation"), () => this.#seek()),
+      icon("⋯", t("More"), () => this.#menu(row)));
   }
 
-  async #menu(row) {
-    const admin = !wire.may("admin");
-    const pick = await choose(store.title(row), [["rename", t("Rename")], ["context", t("Show the context")], ["branches", t("Branches")], ["new", t("New conversation")], ["fork", t("Copy to a new conversation")],
-      ["archive", row.archived ? t("Bring back") : t("Archive")], ["compact", t("Summarise older messages now"), admin], ["reset", t("Start this conversation over"), admin]]);
-    const session = this.session;
-    if (pick === "rename") {
-      const label = await prompt(t("Rename"), t("Name"), row.label ?? "");
-      if (label !== null) await wire.call("sessions.patch", { key: session, label: label || null });
-    } else if (pick === "context") go("context", session);
-    else if (pick === "new") await newSession(row.agentId);
-    else if (pick === "fork") go("chat", (await wire.call("sessions.create", { parentSessionKey: session, fork: true, agentId: row.agentId ?? "" })).key);
-    else if (pick === "archive") await wire.call("page.archive", { session, archived: !row.archived });
-    else if (pick === "compact") { const done = await wire.call("sessions.compact", { key: session }); toast(done.compacted ? t("Older messages were summarised.") : done.result?.reason ?? done.reason); }
-    else if (pick === "reset") { if (await confirm(t("Start this conversation over"), t("What was said is put into the archive."), t("Start over"))) { await wire.call("sessions.reset", { key: session }); this.ready = false; await this.#load(false); } }
-    else if (pick === "branches") await this.#branches();
+  #menu(row) {
+    const [admin, session] = [!wire.may("admin"), this.session];
+    return manage(row, [[t("Model"), async () => {
+      const { models } = await wire.call("models.list");
+      const model = await choose(t("Model"), [["", t("default")], ...models.map((each) => [`${each.provider}/${each.id}`, `${each.provider}/${each.id}`])]);
+      if (model !== null) await wire.call("sessions.patch", { key: session, model: model || null });
+    }], [t("Branches"), () => this.#branches()], [t("New conversation"), () => newSession(row.agentId)],
+    [t("Summarise older messages now"), async () => { const done = await wire.call("sessions.compact", { key: session }); toast(done.compacted ? t("Older messages were summarised.") : done.result?.reason ?? done.reason); }, admin],
+    [t("Start this conversation over"), async () => { if (await confirm(t("Start this conversation over"), t("What was said is put into the archive."), t("Start over"))) { await wire.call("sessions.reset", { key: session }); this.ready = false; await this.#load(false); } }, admin]]);
   }
 
   async #branches() {
     const { branches } = await wire.call("page.branches", { session: this.session });
-    const leaf = await choose(t("Branches"), branches.map((each) => [each.leaf, [h("bdi", null, each.said || "–"), h("small", null, ` ${t("{n} messages", { n: each.count })} · ${clock(each.time)}${each.active ? ` · ${t("in view")}` : ""}`)], each.active]), t("Each edit of an earlier message begins a branch; none is lost."));
+    const leaf = await choose(t("Branches"), branches.map((each) => [each.leaf, [h("bdi", null, each.said || "–"), small(` ${t("{n} messages", { n: each.count })} · ${clock(each.time)}${each.active ? ` · ${t("in view")}` : ""}`)], each.active]), t("Each edit of a message begins a branch; none is lost."));
     if (leaf) await wire.call("page.goBack", { session: this.session, entry: leaf });
   }
 
@@ -346,7 +359,7 @@ class ChatView extends View {
       oninput: (event) => { this.query = event.target.value; this.match = 0; this.#find(0); this.update(); },
       onkeydown: (event) => { if (event.key === "Enter") this.#find(event.shiftKey ? -1 : 1); if (event.key === "Escape") { this.searching = false; this.update(); } } }),
     h("span", { role: "status" }, this.query ? t("{n} found", { n: found }) : ""),
-    h("button", { type: "button", class: "quiet", "aria-label": t("Previous"), onclick: () => this.#find(-1) }, "↑"), h("button", { type: "button", class: "quiet", "aria-label": t("Next"), onclick: () => this.#find(1) }, "↓"));
+    icon("↑", t("Previous"), () => this.#find(-1)), icon("↓", t("Next"), () => this.#find(1)));
   }
 
   /** @returns {Kid} */
@@ -386,7 +399,7 @@ class ChatView extends View {
     if (this.editing === line.id) {
       const save = (event) => { event.preventDefault(); void act(() => this.#resay(line, String(new FormData(event.target).get("text")))); };
       return h("form", { class: "message user edit", onsubmit: save }, h("label", null, h("span", { class: "sr" }, t("Say it otherwise")), h("textarea", { name: "text", rows: 4, value: shownText(line.text), ref: (el) => setTimeout(() => el.focus()) })),
-        h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => { this.editing = ""; this.update(); } }, t("Cancel")), h("button", { class: "primary" }, t("Send as a new branch"))));
+        deciding(() => { this.editing = ""; this.update(); }, t("Send as a new branch")));
     }
     return h("article", { class: "message user" }, h("div", { class: "bubble" }, shownText(line.text), attachedNames(line.text).map((name) => chip("", `📎 ${name}`)), pictures(line.images)),
       line.context ? this.#fold(`ctx-${line.id}`, t("What rode on this message"), () => [h("pre", { tabindex: "0" }, cited(line.context)), this.#why(line)], "rode") : null,
@@ -425,7 +438,7 @@ class ChatView extends View {
   /** @returns {Kid} */
   #tool(call, result) {
     const state = !result ? chip("busy", t("runs")) : result.error ? chip("bad", t("failed")) : chip("ok", t("done"));
-    const title = [h("strong", null, call.name), " ", h("code", null, visible(about(call))), h("span", { class: "grow" }), result?.seconds >= 0.1 ? h("small", null, `${result.seconds.toFixed(1)} s`) : null, state];
+    const title = [h("strong", null, call.name), " ", h("code", null, visible(about(call))), h("span", { class: "grow" }), result?.seconds >= 0.1 ? small(`${result.seconds.toFixed(1)} s`) : null, state];
     return this.#fold(`tool-${call.id}`, title, () => [
       Object.keys(call.arguments ?? {}).length ? [h("h3", null, t("Arguments")), h("pre", { tabindex: "0" }, coloured(JSON.stringify(call.arguments, null, 2), "json"))] : null,
       result?.details?.diff ? [h("h3", null, t("Changes")), diff(result.details.diff)] : null,
@@ -448,8 +461,8 @@ class ChatView extends View {
     const paste = (event) => { if (event.clipboardData?.files.length) { event.preventDefault(); this.#attach(event.clipboardData.files); } };
     const off = !wire.may("write");
     return h("form", { class: `composer${this.busy ? " busy" : ""}`, onsubmit: send },
-      this.files.length ? h("ul", { class: "files" }, this.files.map((file, place) => h("li", { key: `${file.name}${place}` }, preview(file), h("bdi", null, file.name), h("small", null, ` ${bytes(file.size)}`),
-        h("button", { type: "button", class: "quiet small", "aria-label": t("Remove {name}", { name: file.name }), onclick: () => { this.files.splice(place, 1); this.update(); } }, "×")))) : null,
+      this.files.length ? h("ul", { class: "files" }, this.files.map((file, place) => h("li", { key: `${file.name}${place}` }, preview(file), h("bdi", null, file.name), small(` ${bytes(file.size)}`),
+        icon("×", t("Remove {name}", { name: file.name }), () => { this.files.splice(place, 1); this.update(); }, { class: "quiet small" })))) : null,
       h("div", { class: "line" },
         h("label", { class: "clip quiet", title: t("Add files") }, h("span", { class: "sr" }, t("Add files")), "+", h("input", { type: "file", multiple: true, class: "sr", onchange: (event) => { this.#attach(event.target.files); event.target.value = ""; } })),
         h("textarea", { class: "say", rows: 1, "aria-label": t("Message"), disabled: off, placeholder: off ? t("This browser may only read") : this.busy ? t("Steer the agent while it works …") : t("Say something …"), oninput: grow, onkeydown: key, onpaste: paste }),
@@ -488,14 +501,6 @@ function preview(file) {
   return h("img", { src: file.address, alt: "" });
 }
 
-/** @param {File} file @returns {Promise<string>} */
-async function base64(file) {
-  const data = new Uint8Array(await file.arrayBuffer());
-  let text = "";
-  for (let at = 0; at < data.length; at += 0x8000) text += String.fromCharCode(...data.subarray(at, at + 0x8000));
-  return btoa(text);
-}
-
 /** A question of the agent: exactly what would happen, and the answers that there are. */
 export function approval(request) {
   const answer = (decision) => act(async () => { await wire.call("exec.approval.resolve", { id: request.id, decision }); await store.loadApprovals(); });
@@ -507,7 +512,7 @@ export function approval(request) {
     facts.argv?.length && !facts.shell ? h("ol", { class: "argv", "aria-label": t("Arguments") }, facts.argv.map((each) => h("li", null, h("code", null, visible(each))))) : null,
     h("dl", null, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, visible(value))])),
     h("div", { class: "buttons" },
-      h("small", null, t("until {time}", { time: clock(request.expires) })),
+      small(t("until {time}", { time: clock(request.expires) })),
       h("button", { type: "button", class: "danger", onclick: () => answer("deny") }, t("No")),
       request.lasting ? h("button", { type: "button", onclick: () => answer("allow-always") }, t("Always")) : null,
       h("button", { type: "button", class: "primary", onclick: () => answer("allow-once") }, t("Yes, once"))));

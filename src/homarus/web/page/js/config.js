@@ -1,9 +1,5 @@
-// @ts-check
 /** The configuration: every setting with what the schema says of it, a look at the difference before saving, and a way back. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { t } from "./words.js";
-import { Page, button, card, chip, head, needs, prompt, reviewed, toast, visible } from "./parts.js";
+import { Page, button, card, chip, h, head, hint, needs, prompt, reviewed, small, t, to, toast, visible, wire } from "./parts.js";
 
 const HIDDEN = "__OPENCLAW_REDACTED__";
 const copy = (value) => JSON.parse(JSON.stringify(value ?? {}));
@@ -69,7 +65,7 @@ class ConfigView extends Page {
   render() {
     const name = this.args[0] ?? "";
     const may = wire.may("admin");
-    if (!this.state) return [head(t("Settings"), ""), this.trouble ?? h("p", { class: "empty" }, "…")];
+    if (!this.state) return [head(t("Settings"), ""), this.trouble ?? this.wait];
     const sections = [...new Set([...Object.keys(this.schema.properties), ...Object.keys(this.draft)])].filter((each) => !each.startsWith("$")).sort();
     const words = this.text.toLowerCase();
     return [
@@ -80,8 +76,8 @@ class ConfigView extends Page {
       [...this.state.issues, ...this.state.warnings].map((each) => h("p", { class: "note", key: each.path + each.message }, each.path ? h("code", null, each.path) : null, " ", each.message)),
       h("search", null, this.filter(t("Find a setting"))),
       h("div", { class: "two" },
-        h("ul", { class: "notes-list", "aria-label": t("Sections") }, sections.map((each) => h("li", { key: each }, h("a", { href: `#/config/${encodeURIComponent(each)}`, "aria-current": each === name ? "page" : null }, each, each in this.draft ? " •" : "")))),
-        h("div", null, words ? card(t("Found"), this.#found(words)) : name ? [card(name, this.#tree(this.schema.properties[name] ?? {}, [name], 0)), this.#raw(name)] : card("", h("p", { class: "hint" }, t("Choose a section. A dot marks those that the file has; everything else stands at its default."))))),
+        h("ul", { class: "notes-list", "aria-label": t("Sections") }, sections.map((each) => h("li", { key: each }, h("a", { href: to("config", each), "aria-current": each === name ? "page" : null }, each, each in this.draft ? " •" : "")))),
+        h("div", null, words ? card(t("Found"), this.#found(words)) : name ? [card(name, this.#tree(this.schema.properties[name] ?? {}, [name], 0)), this.#raw(name)] : card("", hint(t("Choose a section. A dot marks those that the file has."))))),
     ];
   }
 
@@ -107,11 +103,11 @@ class ConfigView extends Page {
     const value = this.#at(path);
     const names = new Set([...Object.keys(schema.properties ?? {}), ...(plain(value) ? Object.keys(value) : [])]);
     if (!names.size || depth > 8) return this.#leaf(schema, path, path[path.length - 1]);
-    return [schema.description && !depth ? h("p", { class: "hint" }, schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
+    return [schema.description && !depth ? hint(schema.description) : null, h("ul", { class: "tree" }, [...names].map((name) => {
       const inner = schema.properties?.[name] ?? (plain(schema.additionalProperties) ? schema.additionalProperties : {});
       const here = [...path, name];
       const deep = inner.properties || (plain(this.#at(here)) && Object.keys(this.#at(here)).length);
-      return h("li", { key: here.join(".") }, deep ? h("details", { class: "fold", open: depth === 0 && plain(this.#at(here)) }, h("summary", null, h("strong", null, name), inner.description ? h("small", null, inner.description) : null, this.#at(here) !== undefined ? chip("", t("set")) : null), h("div", { class: "fold-body" }, this.#tree(inner, here, depth + 1))) : this.#leaf(inner, here, name));
+      return h("li", { key: here.join(".") }, deep ? h("details", { class: "fold", open: depth === 0 && plain(this.#at(here)) }, h("summary", null, h("strong", null, name), inner.description ? small(inner.description) : null, this.#at(here) !== undefined ? chip("", t("set")) : null), h("div", { class: "fold-body" }, this.#tree(inner, here, depth + 1))) : this.#leaf(inner, here, name));
     }))];
   }
 
@@ -130,7 +126,7 @@ class ConfigView extends Page {
     else if (["integer", "number"].includes(schema.type)) field = h("input", { ...label, type: "number", step: schema.type === "integer" ? 1 : "any", value: value ?? "", onchange: (event) => set(event.target.value === "" ? undefined : Number(event.target.value)) });
     else if (schema.type === "string" && (value === undefined || typeof value === "string")) field = h("input", { ...label, value: value ?? "", onchange: (event) => set(event.target.value === "" ? undefined : event.target.value) });
     else field = h("textarea", { ...label, rows: Math.min(8, shown(value).split("\n").length + 1), value: value === undefined ? "" : shown(value), onchange: (event) => this.#json(key, event.target.value, set) });
-    return h("div", { class: "setting" }, h("div", null, h("bdi", null, name), h("br"), h("small", null, visible(hint))), h("div", null, field, this.wrong.includes(key) ? h("p", { class: "problem" }, t("This is no JSON.")) : null, value !== undefined && !off ? button(t("Back to the default"), () => set(undefined), { class: "quiet small" }) : null));
+    return h("div", { class: "setting" }, h("div", null, h("bdi", null, name), h("br"), small(visible(hint))), h("div", null, field, this.wrong.includes(key) ? h("p", { class: "problem" }, t("This is no JSON.")) : null, value !== undefined && !off ? button(t("Back to the default"), () => set(undefined), { class: "quiet small" }) : null));
   }
 
   /** @param {string} key @param {string} text @param {(value: any) => void} set */

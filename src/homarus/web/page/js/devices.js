@@ -1,9 +1,5 @@
-// @ts-check
 /** Who may come in: browsers, phones and programs that are paired, those that wait, nodes, and an invitation to scan. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { t } from "./words.js";
-import { Page, ago, ask, button, card, chip, confirm, head, needs, prompt, table, toast, visible } from "./parts.js";
+import { Page, ago, ask, button, card, chip, closing, confirm, h, head, hint, needs, prompt, small, t, table, toast, visible, wire } from "./parts.js";
 import { qrcode } from "../vendor/qrcode.js";
 
 class DevicesView extends Page {
@@ -22,34 +18,43 @@ class DevicesView extends Page {
   /** @param {string} method @param {object} params */
   async #do(method, params) { await wire.call(method, params); await this.reload(); }
 
+  /** @param {string} kind @param {string} requestId */
+  #waiting(kind, requestId) {
+    return h("div", { class: "actions" }, button(t("Let in"), () => this.#do(`${kind}.pair.approve`, { requestId }), { class: "small primary" }), button(t("Refuse"), () => this.#do(`${kind}.pair.reject`, { requestId }), { class: "small danger" }));
+  }
+
+  /** What one does with a device or node that was let in. @param {object} id @param {string} rename @param {string} remove */
+  #known(each, id, rename, remove) {
+    const disabled = !wire.may("pairing");
+    return h("div", { class: "actions" }, button(t("Rename"), async () => { const displayName = await prompt(t("Rename"), t("Name"), each.displayName ?? ""); if (displayName) await this.#do(rename, { ...id, displayName }); }, { class: "small", disabled }),
+      button(t("Remove"), async () => { if (await confirm(t("Remove"), t("“{name}” has to be let in anew afterwards.", { name: each.displayName || Object.values(id)[0].slice(0, 12) }), t("Remove"))) await this.#do(remove, id); }, { class: "small danger", disabled }));
+  }
+
   render() {
-    const off = !wire.may("pairing");
     return [
       head(t("Devices"), t("Nothing comes in without a key that you let in."), button(t("Invite a device"), () => this.#invite(), { class: "primary", disabled: !wire.may("admin") })),
       needs("pairing"), this.trouble,
       this.found?.pending.length ? card(t("Waiting for you"), table([t("Who"), t("From"), t("Wants"), ""], this.found.pending.map((each) => ({ key: each.requestId, cells: [h("bdi", null, visible(each.displayName || each.clientId || each.deviceId.slice(0, 12))), each.remoteIp ?? "", scopes(each.scopes),
-        h("div", { class: "actions" }, button(t("Let in"), () => this.#do("device.pair.approve", { requestId: each.requestId }), { class: "small primary" }), button(t("Refuse"), () => this.#do("device.pair.reject", { requestId: each.requestId }), { class: "small danger" }))] })))) : null,
-      this.found ? card(t("Paired"), table([t("Device"), t("May"), t("Last here"), ""], this.found.paired.map((each) => ({ key: each.deviceId, cells: [[h("bdi", null, visible(each.displayName || each.clientId || each.deviceId.slice(0, 12))), h("br"), h("small", null, `${each.deviceId.slice(0, 12)} · ${each.platform ?? ""} · ${each.approvedVia ?? ""}`)], scopes(each.scopes), ago(each.lastSeenAtMs),
-        h("div", { class: "actions" }, button(t("Rename"), async () => { const name = await prompt(t("Rename"), t("Name"), each.displayName ?? ""); if (name) await this.#do("device.pair.rename", { deviceId: each.deviceId, displayName: name }); }, { class: "small", disabled: off }),
-          button(t("Remove"), async () => { if (await confirm(t("Remove"), t("“{name}” has to be let in anew afterwards.", { name: each.displayName || each.deviceId.slice(0, 12) }), t("Remove"))) await this.#do("device.pair.remove", { deviceId: each.deviceId }); }, { class: "small danger", disabled: off }))] })))) : null,
+        this.#waiting("device", each.requestId)] })))) : null,
+      this.found ? card(t("Paired"), table([t("Device"), t("May"), t("Last here"), ""], this.found.paired.map((each) => ({ key: each.deviceId, cells: [[h("bdi", null, visible(each.displayName || each.clientId || each.deviceId.slice(0, 12))), h("br"), small(`${each.deviceId.slice(0, 12)} · ${each.platform ?? ""} · ${each.approvedVia ?? ""}`)], scopes(each.scopes), ago(each.lastSeenAtMs),
+        this.#known(each, { deviceId: each.deviceId }, "device.pair.rename", "device.pair.remove")] })))) : null,
       card(t("Nodes"), this.asking.length ? table([t("Node"), t("Wants"), ""], this.asking.map((each) => ({ key: each.requestId, cells: [h("bdi", null, visible(each.displayName || each.nodeId)), visible((each.commands ?? []).join(", ")),
-        h("div", { class: "actions" }, button(t("Let in"), () => this.#do("node.pair.approve", { requestId: each.requestId }), { class: "small primary" }), button(t("Refuse"), () => this.#do("node.pair.reject", { requestId: each.requestId }), { class: "small danger" }))] }))) : null,
+        this.#waiting("node", each.requestId)] }))) : null,
         this.nodes.length ? table([t("Node"), t("State"), t("Can do"), ""], this.nodes.map((each) => ({ key: each.nodeId, cells: [h("bdi", null, visible(each.displayName || each.nodeId)), chip(each.connected ? "ok" : "", each.connected ? t("connected") : t("off")), visible((each.commands ?? []).join(", ")),
-          h("div", { class: "actions" }, button(t("Rename"), async () => { const name = await prompt(t("Rename"), t("Name"), each.displayName ?? ""); if (name) await this.#do("node.rename", { nodeId: each.nodeId, displayName: name }); }, { class: "small", disabled: off }),
-            button(t("Remove"), async () => { if (await confirm(t("Remove"), t("“{name}” has to be let in anew afterwards.", { name: each.displayName || each.nodeId }), t("Remove"))) await this.#do("node.pair.remove", { nodeId: each.nodeId }); }, { class: "small danger", disabled: off }))] }))) : h("p", { class: "hint" }, t("No other machine lends its abilities."))),
+          this.#known(each, { nodeId: each.nodeId }, "node.rename", "node.pair.remove")] }))) : hint(t("No other machine lends its abilities."))),
     ];
   }
 
   async #invite() {
     const made = await wire.call("device.pair.setupCode", { publicUrl: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}` });
     await ask(t("Invite a device"), (done) => [h("p", null, t("Scan this with the app, or paste the code there. It works once, within ten minutes.")), code(made.setupCode), h("pre", { tabindex: "0" }, made.setupCode),
-      h("div", { class: "buttons" }, button(t("Copy"), async () => { await navigator.clipboard.writeText(made.setupCode); toast(t("Copied")); }), h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+      closing(done, button(t("Copy"), async () => { await navigator.clipboard.writeText(made.setupCode); toast(t("Copied")); }))]);
   }
 }
 customElements.define("devices-view", DevicesView);
 
 /** @param {string[]} list */
-const scopes = (list) => list.map((each) => [chip("", each.replace("operator.", "")), " "]);
+const scopes = (list) => list.includes("operator.admin") ? chip("warn", t("everything")) : list.map((each) => [chip("", each.replace("operator.", "")), " "]);
 
 /** A text as a picture that a phone reads. @param {string} text */
 function code(text) {

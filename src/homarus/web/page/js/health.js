@@ -1,9 +1,5 @@
-// @ts-check
 /** How the gateway is, what it logs, who did what, and what is wrong with the home. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { t } from "./words.js";
-import { Page, ago, button, bytes, card, chip, head, moment, needs, picker, table, visible } from "./parts.js";
+import { Page, ago, button, bytes, card, chip, h, head, hint, moment, needs, picker, small, t, table, visible, wire } from "./parts.js";
 
 const KINDS = /** @type {Record<string, string>} */ ({ error: "bad", critical: "bad", warning: "warn", warn: "warn", ok: "ok", info: "" });
 
@@ -44,18 +40,17 @@ class HealthView extends Page {
   }
 
   render() {
-    const tabs = /** @type {[string, string][]} */ ([["state", t("State")], ["doctor", t("Doctor")], ["logs", t("Log")], ["audit", t("Who did what")]]);
+    const tabs = [["state", t("State")], ["doctor", t("Doctor")], ["logs", t("Log")], ["audit", t("Who did what")]];
     return [head(t("Logs and health"), ""), this.tabs("health", this.tab, tabs),
       this.trouble, this.tab === "doctor" ? this.#doctor() : this.tab === "logs" ? this.#logs() : this.tab === "audit" ? this.#audit() : this.#state()];
   }
 
   #state() {
     const now = this.status;
-    if (!now) return h("p", { class: "empty" }, "…");
+    if (!now) return this.wait;
     const facts = [[t("Version"), now.runtimeVersion], [t("Runs since"), moment(Date.now() - now.uptimeMs)], [t("Memory in use"), bytes(now.processMemory.rss)], [t("Machine"), `${now.info.hostname} · ${now.info.platform} ${now.info.arch}`], [t("Process"), String(now.pid)], [t("Sessions"), String(now.sessions.count)]];
     return [card(t("Gateway"), h("dl", null, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]))),
-      card(t("Connected now"), table([t("Who"), t("Kind"), t("From"), t("Since")], now.presence.map((each, place) => ({ key: place, cells: [h("bdi", null, each.host), each.mode ?? "", each.ip ?? "", each.onlineSince ? ago(each.onlineSince) : "–"] })))),
-      card(t("Heartbeats"), table([t("Agent"), t("Every")], now.heartbeat.agents.map((each) => ({ key: each.agentId, cells: [each.agentId, each.enabled ? each.every : t("off")] }))))];
+      card(t("Connected now"), table([t("Who"), t("Kind"), t("From"), t("Since")], now.presence.map((each, place) => ({ key: place, cells: [h("bdi", null, each.host), each.mode ?? "", each.ip ?? "", each.onlineSince ? ago(each.onlineSince) : "–"] }))))];
   }
 
   #doctor() {
@@ -66,9 +61,8 @@ class HealthView extends Page {
       this.looking = false;
       this.update();
     }, { class: "primary", disabled: this.looking || !wire.may("admin") });
-    const order = ["error", "critical", "warning", "info", "ok"];
-    const rows = [...new Map((this.findings ?? []).map((each) => [`${each.checkId} ${each.path} ${each.message}`, each])).values()].sort((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity));
-    return [needs("admin"), h("p", null, look), this.findings ? card(t("{n} findings", { n: rows.length }), table([t("How bad"), t("What"), t("What helps")], rows.map((each, place) => ({ key: place, cells: [chip(KINDS[each.severity] ?? "", each.severity), [h("small", null, each.checkId), h("br"), each.message, each.path ? [h("br"), h("code", null, each.path)] : null], each.cure ?? ""] })))) : h("p", { class: "hint" }, t("Looks over files, rights, models, sandbox and openings as “homarus doctor” and “homarus security audit” do. Nothing is changed."))];
+    const rows = this.findings ?? [];
+    return [needs("admin"), h("p", null, look), this.findings ? card(t("{n} findings", { n: rows.length }), table([t("How bad"), t("What"), t("What helps")], rows.map((each, place) => ({ key: place, cells: [chip(KINDS[each.severity] ?? "", each.severity), [small(each.checkId), h("br"), each.message, each.path ? [h("br"), h("code", null, each.path)] : null], each.cure ?? ""] })))) : hint(t("Looks over this home as “homarus doctor” and “homarus security audit” do. Nothing is changed."))];
   }
 
   #logs() {
@@ -78,10 +72,8 @@ class HealthView extends Page {
   }
 
   #audit() {
-    return card("", table([t("When"), t("What"), t("Details")], this.audit.map((row, place) => {
-      const { time, what, ...rest } = row;
-      return { key: place, cells: [moment(time), what, h("small", null, visible(Object.entries(rest).map(([name, value]) => `${name}: ${value}`).join(" · ")))] };
-    })));
+    const rows = this.audit.map(({ time, what, ...rest }) => [time, what, Object.entries(rest).map(([name, value]) => `${name}: ${value}`).join(" · ")]).filter((row) => row.join(" ").toLowerCase().includes(this.text.toLowerCase()));
+    return [h("search", { class: "actions" }, this.filter(t("Filter"))), card("", table([t("When"), t("What"), t("Details")], rows.map(([time, what, rest], place) => ({ key: place, cells: [h("time", null, moment(time)), what, small(visible(rest))] }))))];
   }
 }
 customElements.define("health-view", HealthView);

@@ -1,4 +1,3 @@
-// @ts-check
 /** A list of any length of which only the part in view is in the document. Rows may change their height at any time. */
 import { View, h } from "./base.js";
 
@@ -43,11 +42,8 @@ export class LongList extends View {
 
   /** Bring a row into view. @param {string} key */
   show(key) {
-    const place = this.items.findIndex((item) => item.key === key);
-    if (place < 0) return;
     this.follows = false;
     this.#wanted = key;
-    this.scrollTop = Math.max(0, this.items.slice(0, place).reduce((sum, item) => sum + this.#height(item), 0) - this.clientHeight / 3);
     this.update();
   }
 
@@ -67,8 +63,8 @@ export class LongList extends View {
 
   /** @returns {[number, number]} */
   #range() {
-    const total = this.items.reduce((sum, item) => sum + this.#height(item), 0);
-    const from = this.follows ? total - this.clientHeight : this.scrollTop;
+    const end = this.#wanted ? this.items.findIndex((item) => item.key === this.#wanted) : this.items.length;
+    const from = this.follows || this.#wanted ? this.items.slice(0, end).reduce((sum, item) => sum + this.#height(item), 0) - this.clientHeight : this.scrollTop;
     let [first, last, y] = [this.items.length, 0, 0];
     for (let place = 0; place < this.items.length; place++) {
       const next = y + this.#height(this.items[place]);
@@ -101,7 +97,7 @@ export class LongList extends View {
   /** Draw, and keep the row that is read where it is. */
   draw() {
     const edge = this.getBoundingClientRect().top;
-    const read = this.follows ? undefined : [...this.#shown].find(([, row]) => row.getBoundingClientRect().bottom > edge);
+    const read = this.follows || this.#wanted ? undefined : [...this.#shown].find(([, row]) => row.getBoundingClientRect().bottom > edge);
     const before = read?.[1].getBoundingClientRect().top ?? 0;
     super.draw();
     const now = read && this.#shown.get(read[0]);

@@ -1,11 +1,8 @@
-// @ts-check
 /** Markdown as descriptions of elements. Markup inside of it is shown as text, and only addresses that lead somewhere are links. */
 import { h, safeAddress } from "./base.js";
 import { lexer } from "../vendor/marked.js";
-import { visible } from "./parts.js";
-import { t } from "./words.js";
+import { t, to, visible } from "./parts.js";
 
-/** @typedef {import("./base.js").Item} Item */
 /** @typedef {import("./base.js").Kid} Kid */
 
 const MAX_COLOURED = 30_000;
@@ -30,7 +27,7 @@ export function cited(text) {
   /** @type {Kid[]} */ const out = [];
   let at = 0;
   for (const found of text.matchAll(CITED)) {
-    out.push(visible(text.slice(at, found.index)), h("a", { href: `#/memory/note/${encodeURIComponent(found[0])}`, class: "cite" }, found[0]));
+    out.push(visible(text.slice(at, found.index)), h("a", { href: to("memory", "note", found[0]), class: "cite" }, found[0]));
     at = found.index + found[0].length;
   }
   return [...out, visible(text.slice(at))];

@@ -1,10 +1,10 @@
-// @ts-check
-/** Pieces that several views use: numbers and times, tables, dialogs, charts, differences, files. */
+/** What views are made of: numbers and times, tables, dialogs, charts, differences, files. */
 import { View, h, patch } from "./base.js";
+import { store } from "./store.js";
 import { language, t } from "./words.js";
 import { wire } from "./wire.js";
+export { h, store, t, wire };
 
-/** @typedef {import("./base.js").Item} Item */
 /** @typedef {import("./base.js").Kid} Kid */
 
 export const number = (value) => new Intl.NumberFormat(language()).format(value ?? 0);
@@ -36,6 +36,18 @@ export function visible(text) {
   return String(text).split(ODD)
     .map((piece, place) => place % 2 ? h("mark", { class: "odd" }, `U+${piece.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`) : piece);
 }
+
+/** @param {...Kid} kids */
+export const small = (...kids) => h("small", null, ...kids);
+
+/** A button that is a sign. @param {string} sign @param {string} label @param {() => any} onclick @param {Record<string, any>} [more] */
+export const icon = (sign, label, onclick, more) => button(sign, onclick, { class: "quiet", "aria-label": label, title: label, ...more });
+
+/** @param {...Kid} kids */
+export const hint = (...kids) => h("p", { class: "hint" }, ...kids);
+
+/** The address of a view. @param {...string} parts */
+export const to = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 
 /** @param {string} kind @param {...Kid} kids */
 export const chip = (kind, ...kids) => h("span", { class: `chip ${kind}` }, ...kids);
@@ -75,16 +87,16 @@ function changes(x, y) {
   return out;
 }
 
-/** @param {Kid[]} heads @param {{key?: any, cells: Kid[], onclick?: () => void}[]} rows @param {string} [empty] */
+/** @param {string[]} heads @param {{key?: any, cells: Kid[]}[]} rows @param {string} [empty] */
 export function table(heads, rows, empty = "") {
   if (!rows.length) return h("p", { class: "empty" }, empty || t("Nothing here yet."));
-  return h("div", { class: "scroll-x", tabindex: "0" }, h("table", { class: "data" },
+  return h("div", { class: "scroll-x", tabindex: "0" }, h("table", { class: "data", role: "table" },
     h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head || h("span", { class: "sr" }, t("Actions")))))),
-    h("tbody", null, rows.map((row, place) => h("tr", { key: row.key ?? place, class: row.onclick ? "link" : "", onclick: row.onclick }, row.cells.map((cell) => h("td", null, cell)))))));
+    h("tbody", null, rows.map((row, place) => h("tr", { key: row.key ?? place, role: "row" }, row.cells.map((cell, at) => h("td", { role: "cell", "data-head": heads[at] }, cell)))))));
 }
 
-/** @param {string} title @param {Kid} hint @param {...Kid} actions */
-export const head = (title, hint, ...actions) => h("header", { class: "view-head" }, h("div", null, h("h1", null, title), hint && h("p", { class: "hint" }, hint)), h("div", { class: "actions" }, ...actions));
+/** @param {string} title @param {Kid} about @param {...Kid} actions */
+export const head = (title, about, ...actions) => h("header", { class: "view-head" }, h("div", null, h("h1", null, title), about && hint(about)), h("div", { class: "actions" }, ...actions));
 
 /** @param {string} title @param {...Kid} kids */
 export const card = (title, ...kids) => h("section", { class: "card" }, title && h("h2", null, title), ...kids);
@@ -128,10 +140,15 @@ export function ask(title, body) {
   });
 }
 
+/** The end of a dialog that only shows something. @param {(value: any) => void} done @param {...Kid} more */
+export const closing = (done, ...more) => h("div", { class: "buttons" }, ...more, h("button", { type: "button", onclick: () => done(null) }, t("Close")));
+
+/** The end of a dialog or form in which something is decided. @param {(value: any) => void} done @param {string} yes @param {Record<string, any>} [more] */
+export const deciding = (done, yes, more) => h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Cancel")), h("button", { class: "primary", ...more }, yes));
+
 /** @param {string} title @param {Kid} text @param {string} yes @returns {Promise<boolean>} */
 export async function confirm(title, text, yes) {
-  return Boolean(await ask(title, (done) => [h("p", null, text), h("div", { class: "buttons" },
-    h("button", { type: "button", onclick: () => done(false) }, t("Cancel")), h("button", { type: "button", class: "danger", onclick: () => done(true) }, yes))]));
+  return Boolean(await ask(title, (done) => [h("p", null, text), deciding(done, yes, { class: "danger", onclick: () => done(true) })]));
 }
 
 /** @param {string} title @param {string} label @param {string} value @returns {Promise<string | null>} */
@@ -155,7 +172,7 @@ export function columns(points, title) {
   return h("figure", { class: "columns" }, h("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": title },
     points.map((point, place) => h("rect", { key: point.name, class: "fill", x: place * width + width * 0.12, width: width * 0.76, y: 40 - 38 * point.value / top, height: Math.max(point.value ? 0.4 : 0, 38 * point.value / top) },
       h("title", null, `${point.name}: ${point.label}`)))),
-    h("figcaption", null, h("span", null, points[0]?.name ?? ""), h("span", null, points.at(-1)?.name ?? "")));
+    h("figcaption", null, h("span", null, points[0]?.name ?? ""), h("span", null, t("highest: {value}", { value: points.reduce((best, point) => point.value > best.value ? point : best, points[0])?.label ?? "" })), h("span", null, points.at(-1)?.name ?? "")));
 }
 
 /** A line from 0 to 1 over days. @param {{day: string, confidence: number}[]} points @param {string} title */
@@ -198,36 +215,47 @@ export class Page extends View {
     super.update();
   }
   get trouble() { return this.problem ? h("p", { class: "problem", role: "alert" }, this.problem) : null; }
+  get wait() { return this.problem ? null : h("p", { class: "empty" }, "…"); }
   /** A field that filters what the view shows. @param {string} label @param {string} name */
   filter(label, name = "text") {
     return h("input", { type: "search", "aria-label": label, placeholder: label, value: /** @type {any} */ (this)[name], oninput: (event) => { /** @type {any} */ (this)[name] = event.target.value; this.update(); } });
   }
-  /** Links to the parts of a view. @param {string} view @param {string} now @param {[string, string][]} tabs */
+  /** Links to the parts of a view. @param {string} view @param {string} now @param {string[][]} tabs */
   tabs(view, now, tabs) {
     return h("nav", { class: "tabs", "aria-label": t("Sections") }, tabs.map(([name, title]) => h("a", { key: name, href: `#/${view}/${name}`, "aria-current": now === name ? "page" : null }, title)));
   }
 }
 
-/** A choice. @param {string} label @param {string} value @param {[string, Kid][]} options @param {(value: string) => any} set */
+/** A choice. @param {string} label @param {string} value @param {any[][]} options @param {(value: string) => any} set */
 export const picker = (label, value, options, set) => h("label", null, h("span", { class: "sr" }, label), h("select", { value, onchange: (event) => set(event.target.value) }, options.map(([name, title]) => h("option", { key: name, value: name }, title))));
 
-/** A form in a dialog; the answer is what was typed. @param {string} title @param {...Kid} fields @returns {Promise<any>} */
-export const form = (title, ...fields) => ask(title, (done) => h("form", { onsubmit: (event) => { event.preventDefault(); done(Object.fromEntries(new FormData(event.target))); } }, ...fields,
-  h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Cancel")), h("button", { class: "primary" }, t("Save")))));
+/** Whose things a view shows, where there are several agents. @param {any} view @param {() => void} [before] */
+export const whose = (view, before) => store.agents.length > 1 ? picker(t("Agent"), view.agent, store.agents.map((each) => [each.id, each.name ?? each.id]), (agent) => { view.agent = agent; before?.(); view.update(); }) : null;
 
-/** Choose one of several. @param {string} title @param {[string, Kid, boolean?][]} choices name, label, whether it cannot be chosen @param {Kid} [hint] @returns {Promise<string | null>} */
-export const choose = (title, choices, hint) => ask(title, (done) => [hint && h("p", { class: "hint" }, hint), h("div", { class: "menu-list" }, choices.map(([name, label, off]) => h("button", { type: "button", key: name, class: name === "delete" ? "danger" : "", disabled: Boolean(off), onclick: () => done(name) }, label)))]);
+/** A form in a dialog; the answer is what was typed. @param {string} title @param {...Kid} fields @returns {Promise<any>} */
+export const form = (title, ...fields) => ask(title, (done) => h("form", { onsubmit: (event) => { event.preventDefault(); done(Object.fromEntries(new FormData(event.target))); } }, ...fields, deciding(done, t("Save"))));
+
+/** Choose one of several. @param {string} title @param {any[][]} choices name, label, whether it cannot be chosen @param {Kid} [about] @returns {Promise<string | null>} */
+export const choose = (title, choices, about) => ask(title, (done) => [about && hint(about), h("div", { class: "menu-list" }, choices.map(([name, label, off]) => h("button", { type: "button", key: name, class: name === "delete" ? "danger" : "", disabled: Boolean(off), onclick: () => done(name) }, label)))]);
 
 /** Say what spoke for a line of a note, signal by signal. @param {string} query @param {string} citation @param {string} agent */
 export async function explain(query, citation, agent) {
   const found = await wire.call("page.memory.explain", { query, citation: citation.replace(/-L?\d+$/, ""), agent });
   await ask(citation, (done) => [h("p", null, found.rank ? t("rank {rank} of {all}", { rank: found.rank, all: found.candidates }) : t("not among {all} candidates", { all: found.candidates })), found.text ? h("blockquote", null, visible(found.text)) : null,
-    table([t("Signal"), t("Value"), t("Adds")], found.parts.map((part) => ({ key: part[0], cells: [part[0], part[1].toFixed(3), part[2].toFixed(3)] }))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+    table([t("Signal"), t("Value"), t("Adds")], found.parts.map((part) => ({ key: part[0], cells: [part[0], part[1].toFixed(3), part[2].toFixed(3)] }))), closing(done)]);
 }
 
 /** Show what would change and ask whether it shall. @param {string} before @param {string} after @returns {Promise<boolean>} */
-export const reviewed = (before, after) => ask(t("Save these changes?"), (done) => [diff(compare(before, after)), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(false) }, t("Cancel")), h("button", { type: "button", class: "primary", onclick: () => done(true) }, t("Save")))]);
+export const reviewed = (before, after) => ask(t("Save these changes?"), (done) => [diff(compare(before, after)), deciding(done, t("Save"), { onclick: () => done(true) })]);
 
 /** Say that this browser lacks a right. @param {string} scope @returns {Kid} */
 export const needs = (scope) => wire.may(scope) ? null : h("p", { class: "note" }, t("This browser may look, but not change this. On the gateway's machine, “homarus devices approve” gives it the right."),
   " ", h("button", { type: "button", class: "quiet small", onclick: () => wire.again() }, t("Look again")));
+
+/** @param {File} file @returns {Promise<string>} */
+export async function base64(file) {
+  const data = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < data.length; at += 0x8000) text += String.fromCharCode(...data.subarray(at, at + 0x8000));
+  return btoa(text);
+}

@@ -1,11 +1,6 @@
-// @ts-check
 /** All conversations: find, open, rename, pin, archive, copy and delete them, and what each took. */
-import { h } from "./base.js";
-import { wire } from "./wire.js";
-import { store } from "./store.js";
-import { t } from "./words.js";
-import { Page, act, ago, button, chip, choose, confirm, head, money, needs, picker, prompt, short, table, toast } from "./parts.js";
-import { go, newSession } from "./app.js";
+import { Page, ago, button, chip, h, head, icon, money, needs, picker, short, small, store, t, table, to, visible, wire } from "./parts.js";
+import { go, manage, newSession } from "./app.js";
 
 class SessionsView extends Page {
   text = "";
@@ -25,7 +20,7 @@ class SessionsView extends Page {
   render() {
     const rows = this.rows;
     return [
-      head(t("Sessions"), t("Every conversation with your agents, also those that nobody typed."), button(t("New conversation"), () => newSession(), { class: "primary", disabled: !wire.may("write") })),
+      head(t("Sessions"), t("Every conversation, also those that nobody typed."), button(t("New conversation"), () => newSession(), { class: "primary", disabled: !wire.may("write") })),
       this.trouble,
       h("search", { class: "actions" },
         this.filter(t("Filter by name")),
@@ -34,9 +29,9 @@ class SessionsView extends Page {
       this.found ? this.#places(this.found) : null,
       h("p", { class: "hint", role: "status" }, t("{n} sessions", { n: rows.length })),
       table([t("Name"), t("Last used"), t("Model"), t("Tokens"), t("Cost"), ""], rows.slice(0, 500).map((row) => ({ key: row.key, cells: [
-        [h("a", { href: `#/chat/${encodeURIComponent(row.key)}` }, h("bdi", null, store.title(row))), " ", row.pinned ? chip("", t("pinned")) : null, row.hasActiveRun ? chip("busy", t("at work")) : null, h("br"), h("small", null, row.key)],
+        [h("a", { href: to("chat", row.key) }, h("bdi", null, store.title(row))), " ", row.pinned ? chip("", t("pinned")) : null, row.hasActiveRun ? chip("busy", t("at work")) : null, h("br"), small(row.key)],
         ago(row.updatedAt), row.model ?? "–", row.totalTokens ? short(row.totalTokens) : "–", row.estimatedCostUsd ? money(row.estimatedCostUsd) : "–",
-        h("button", { type: "button", class: "quiet", "aria-label": t("More about {name}", { name: store.title(row) }), onclick: () => void act(() => this.#menu(row)) }, "⋯"),
+        icon("⋯", t("More about {name}", { name: store.title(row) }), () => manage(row, [[t("Open"), () => go("chat", row.key)]])),
       ] }))),
       needs("admin"),
     ];
@@ -45,28 +40,8 @@ class SessionsView extends Page {
   #places(found) {
     return h("section", { class: "card" }, h("h2", null, t("{n} found", { n: found.length })), found.map((hit) => {
       const row = store.sessions.find((each) => each.sessionId === hit.session_id);
-      return h("div", { class: "hit", key: hit.entry_id }, row ? h("a", { href: `#/chat/${encodeURIComponent(row.key)}` }, h("bdi", null, store.title(row))) : h("span", null, t("in the archive")), h("small", null, ` ${ago(hit.time)}`), h("p", null, hit.snippet));
+      return h("div", { class: "hit", key: hit.entry_id }, row ? h("a", { href: to("chat", row.key, hit.entry_id) }, h("bdi", null, store.title(row))) : h("span", null, t("in the archive")), small(` ${ago(hit.time)}`), h("p", null, visible(hit.snippet)));
     }));
-  }
-
-  async #menu(row) {
-    const off = !wire.may("write");
-    const pick = await choose(store.title(row), [["open", t("Open")], ["rename", t("Rename"), off], ["pin", row.pinned ? t("Unpin") : t("Pin"), off], ["archive", row.archived ? t("Bring back") : t("Archive"), off],
-      ["fork", t("Copy to a new conversation"), off], ["context", t("Show the context")], ["delete", t("Delete"), !wire.may("admin") || row.isMain]]);
-    const key = row.key;
-    if (pick === "open") go("chat", key);
-    else if (pick === "context") go("context", key);
-    else if (pick === "fork") go("chat", (await wire.call("sessions.create", { parentSessionKey: key, fork: true, agentId: row.agentId })).key);
-    else if (pick === "pin") await wire.call("sessions.patch", { key, pinned: !row.pinned });
-    else if (pick === "archive") await wire.call("page.archive", { session: key, archived: !row.archived });
-    else if (pick === "rename") {
-      const label = await prompt(t("Rename"), t("Name"), row.label ?? "");
-      if (label !== null) await wire.call("sessions.patch", { key, label: label || null });
-    } else if (pick === "delete" && await confirm(t("Delete"), t("“{name}” leaves this list. Its transcript is kept in the archive folder.", { name: store.title(row) }), t("Delete"))) {
-      await wire.call("sessions.delete", { key });
-      toast(t("Deleted."));
-    }
-    await store.loadSessions();
   }
 }
 customElements.define("sessions-view", SessionsView);

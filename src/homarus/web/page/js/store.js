@@ -1,4 +1,3 @@
-// @ts-check
 /** What several views look at: the sessions, the agents, the questions that wait. Kept in step with the gateway. */
 import { t } from "./words.js";
 import { wire } from "./wire.js";
@@ -49,7 +48,7 @@ class Store extends EventTarget {
   title(row) {
     if (row?.displayName) return row.displayName;
     if (!row || row.isMain) return row?.agentId && row.agentId !== this.defaultAgent ? row.agentId : t("Main");
-    return row.key.split(":").slice(2).join(":").replace(/^(dashboard|explicit):([0-9a-f]{8})[0-9a-f-]+$/, "$2");
+    return row.key.split(":").slice(2).join(":").replace(/^(dashboard|explicit):/, "").replace(/([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "$1");
   }
 }
 

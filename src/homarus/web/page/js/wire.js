@@ -1,4 +1,3 @@
-// @ts-check
 /** The socket to the gateway (protocol 4): who this browser is, calls and events, and coming back after a loss. */
 
 const SCOPES = ["operator.admin", "operator.approvals", "operator.pairing", "operator.questions", "operator.read", "operator.write"];
@@ -22,37 +21,14 @@ function base64url(bytes) {
   return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** What this browser keeps of itself: its key, which cannot be taken out, and the token that the gateway gave it. */
-class Kept {
-  /** @returns {Promise<IDBObjectStore>} */
-  async #store() {
-    /** @type {IDBDatabase} */
-    const database = await new Promise((done, failed) => {
-      const asked = indexedDB.open("homarus", 1);
-      asked.onupgradeneeded = () => asked.result.createObjectStore("device");
-      asked.onsuccess = () => done(asked.result);
-      asked.onerror = () => failed(asked.error);
-    });
-    return database.transaction("device", "readwrite").objectStore("device");
-  }
-  /** @param {string} name @returns {Promise<any>} */
-  async get(name) {
-    const store = await this.#store();
-    return new Promise((done, failed) => {
-      const asked = store.get(name);
-      asked.onsuccess = () => done(asked.result);
-      asked.onerror = () => failed(asked.error);
-    });
-  }
-  /** @param {string} name @param {any} value */
-  async set(name, value) {
-    const store = await this.#store();
-    await new Promise((done, failed) => {
-      const asked = value === undefined ? store.delete(name) : store.put(value, name);
-      asked.onsuccess = () => done(undefined);
-      asked.onerror = () => failed(asked.error);
-    });
-  }
+/** @param {IDBRequest} request @returns {Promise<any>} */
+const asked = (request) => new Promise((done, failed) => { request.onsuccess = () => done(request.result); request.onerror = () => failed(request.error); });
+
+/** What this browser keeps of itself: its key, which cannot be taken out, and the token that the gateway gave it. @param {(store: IDBObjectStore) => IDBRequest} work */
+async function kept(work) {
+  const opening = indexedDB.open("homarus", 1);
+  opening.onupgradeneeded = () => opening.result.createObjectStore("device");
+  return asked(work((await asked(opening)).transaction("device", "readwrite").objectStore("device")));
 }
 
 /** @typedef {{keys: CryptoKeyPair, id: string, publicKey: string}} Device */
@@ -69,7 +45,6 @@ export class Wire extends EventTarget {
   #tries = 0;
   #heard = 0;
   #timer = 0;
-  #kept = new Kept();
   /** @type {Device | null} */ #device = null;
   #deviceToken = "";
   #invitation = "";
@@ -94,12 +69,12 @@ export class Wire extends EventTarget {
   /** @returns {Promise<Device | null>} */
   async #identify() {
     try {
-      let keys = await this.#kept.get("keys");
+      let keys = await kept((store) => store.get("keys"));
       if (!keys) {
         keys = await crypto.subtle.generateKey({ name: "Ed25519" }, false, ["sign", "verify"]);
-        await this.#kept.set("keys", keys);
+        await kept((store) => store.put(keys, "keys"));
       }
-      this.#deviceToken = (await this.#kept.get("token")) ?? "";
+      this.#deviceToken = (await kept((store) => store.get("token"))) ?? "";
       const raw = new Uint8Array(await crypto.subtle.exportKey("raw", keys.publicKey));
       const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", raw));
       return { keys, id: [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join(""), publicKey: base64url(raw) };
@@ -120,7 +95,7 @@ export class Wire extends EventTarget {
   async forget() {
     sessionStorage.removeItem(SECRET);
     this.#secret = this.#deviceToken = "";
-    await this.#kept.set("token", undefined);
+    await kept((store) => store.delete("token"));
     this.#become("locked");
     this.#drop();
   }
@@ -209,7 +184,7 @@ export class Wire extends EventTarget {
     this.#invitation = "";
     if (hello.auth.deviceToken) {
       this.#deviceToken = hello.auth.deviceToken;
-      await this.#kept.set("token", this.#deviceToken);
+      await kept((store) => store.put(this.#deviceToken, "token"));
       this.#secret = "";
       sessionStorage.removeItem(SECRET);
     }
@@ -223,16 +198,13 @@ export class Wire extends EventTarget {
     this.problem = new Refused(error.message, code, error.details);
     if (code === "PAIRING_REQUIRED") this.#become("waiting");
     else if (this.#invitation) this.#invitation = "";
-    else if (this.#deviceToken) { this.#deviceToken = ""; await this.#kept.set("token", undefined); }
+    else if (this.#deviceToken) { this.#deviceToken = ""; await kept((store) => store.delete("token")); }
     else if (code !== "AUTH_RATE_LIMITED" && code !== "UNAVAILABLE") { this.#secret = ""; sessionStorage.removeItem(SECRET); }
     if (!this.#invitation && !this.#deviceToken && !this.#secret) this.#become("locked");
   }
 
   /** Say whether this browser may do something. @param {string} scope */
   may(scope) { return Boolean(this.hello?.auth.scopes.includes(`operator.${scope}`)); }
-
-  /** Say whether the gateway knows a method. @param {string} method */
-  knows(method) { return Boolean(this.hello?.features.methods.includes(method)); }
 
   /** Call a method. With `again` it is said anew after a loss: only for what may be said twice. @param {string} method @param {object} [params] @param {{again?: boolean}} [how] @returns {Promise<any>} */
   call(method, params = {}, { again = false } = {}) {

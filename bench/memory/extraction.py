@@ -1,0 +1,105 @@
+"""Conversations and notes with what a careful reader takes from each line: how well facts are found without a model.
+
+A row is `day | line | kind | whom it is about | what it says, as a key`. Kind is W (what is so), O (what somebody prefers or thinks), or empty for a
+line that says nothing to keep. Two rows with one key say the same. The rows were written and annotated before the extraction was run on them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from homarus.core.text import slug
+from homarus.memory import Memory
+from homarus.memory.bank.grammar import LETTERS
+
+ROWS = """
+2026-01-05 | Mara: Hey, how was the weekend? | | |
+2026-01-05 | Tobias: Great, I moved to Leipzig on Saturday. | W | tobias | tobias-home
+2026-01-05 | Mara: Wow! Do you like it there? | | |
+2026-01-05 | Tobias: Yes, it is quiet. I work at the university library now. | W | tobias | tobias-job
+2026-01-05 | Mara: I prefer trains to planes, so I will visit by train. | O | mara | mara-travel
+2026-01-05 | Tobias: See you soon then! | | |
+2026-01-09 | Mara's sister Lene is allergic to peanuts. | W | lene | lene-allergy
+2026-01-09 | Tobias lives in Leipzig. | W | tobias | tobias-home
+2026-01-09 | Bought stamps and a birthday card. | | |
+2026-01-09 | Rained all day. | | |
+2026-01-12 | Priya: My new phone number is 0171 5550199. | W | priya | priya-phone
+2026-01-12 | Jonas: Thanks, saved it. | | |
+2026-01-12 | Priya: My favourite tea is Darjeeling, by the way. | O | priya | priya-tea
+2026-01-12 | Jonas: I hate green tea. | O | jonas | jonas-tea
+2026-01-12 | Priya: lol ok | | |
+2026-01-12 | Jonas: I started at Ericsson last week. | W | jonas | jonas-job
+2026-01-15 | Jonas works at Ericsson. | W | jonas | jonas-job
+2026-01-15 | Priya's dentist is Dr. Okafor. | W | priya | priya-dentist
+2026-01-15 | The rent is 940 euros. | W | | rent
+2026-01-15 | Priya drives a blue Zoe. | W | priya | priya-car
+2026-01-15 | Call the plumber tomorrow? | | |
+2026-01-20 | Inés: Vivo en Bilbao desde enero. | W | ines | ines-home
+2026-01-20 | Hugo: ¡Qué bien! | | |
+2026-01-20 | Inés: Trabajo para un periódico. | W | ines | ines-job
+2026-01-20 | A Hugo le encanta la cerveza negra. | O | hugo | hugo-beer
+2026-01-20 | Hugo prefiere el tren. | O | hugo | hugo-travel
+2026-01-20 | Mañana hay reunión. | | |
+2026-02-02 | Silke wohnt in Kiel. | W | silke | silke-home
+2026-02-02 | Silke arbeitet bei der Stadt. | W | silke | silke-job
+2026-02-02 | Uwe: Ich trinke am liebsten Kaffee. | O | uwe | uwe-drink
+2026-02-02 | Silke: Schön, bis morgen! | | |
+2026-02-02 | Uwes Lieblingsfarbe ist Grün. | O | uwe | uwe-colour
+2026-02-02 | Der Drucker ist schon wieder kaputt. | | |
+2026-02-08 | Uwe schwört auf Kaffee. | O | uwe | uwe-drink
+2026-02-08 | Nothing beats chess for Jonas. | O | jonas | jonas-chess
+2026-02-08 | Jonas plays the cello. | W | jonas | jonas-cello
+2026-02-08 | Priya is a nurse at St. Mary's. | W | priya | priya-job
+2026-02-08 | Priya has two daughters, Asha and Mina. | W | priya | priya-children
+2026-02-08 | Tobias was born in Graz. | W | tobias | tobias-born
+2026-02-08 | Lunch was fine. | | |
+2026-02-14 | Mara thinks the new office is too loud. | O | mara | mara-office
+2026-02-14 | Jonas: I have been learning Portuguese since May. | W | jonas | jonas-portuguese
+2026-02-14 | Mara: That is so cool! | | |
+2026-02-14 | Jonas: My brother Emil just got married. | W | jonas | jonas-brother
+2026-02-14 | Mara: Congratulations to him! | | |
+2026-02-14 | Tobias wants a window seat. | O | tobias | tobias-seat
+2026-02-21 | Lene moved to Oslo. | W | lene | lene-home
+2026-02-21 | Lene lives in Oslo. | W | lene | lene-home
+2026-02-21 | Mara's rent was raised to 980 euros. | W | mara | mara-rent
+2026-02-21 | Hugo: Mi número es el 600 123 456. | W | hugo | hugo-phone
+"""
+
+
+def rows() -> list[list[str]]:
+    return [[part.strip() for part in row.split("|")] for row in ROWS.strip().splitlines()]
+
+
+def written(folder: Path) -> dict[tuple[str, int], list[str]]:
+    """Write the notes; return the annotation of each line by its place."""
+    files: dict[str, list[str]] = {}
+    places: dict[tuple[str, int], list[str]] = {}
+    for day, line, *read in rows():
+        lines = files.setdefault(f"memory/{day}.md", [f"# {day}", ""])
+        lines.append(f"- {line}")
+        places[f"memory/{day}.md", len(lines)] = read
+    for path, lines in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return places
+
+
+def extraction(memory: Memory, places: dict[tuple[str, int], list[str]]) -> dict[str, float]:
+    """Return the share of facts found, of what was found the share that is a fact, F1 of whom they are about, the share of right kinds,
+    and of the facts that hold how many say what another one says."""
+    facts = {(fact.path, fact.line): fact for fact in memory.knowledge().facts}
+    wanted = {place for place, (kind, _, _) in places.items() if kind}
+    found = wanted & facts.keys()
+    right = sum(slug(places[place][1]) in facts[place].entities for place in found)
+    named = sum(bool(places[place][1]) for place in wanted)
+    told = sum(len(fact.entities) for fact in facts.values())
+    kinds = [LETTERS[facts[place].kind] == places[place][0] for place in found]
+    held = [places[place][2] for place in found if facts[place].holds and not facts[place].repeated_by]
+    return {
+        "coverage": len(found) / len(wanted),
+        "precision": len(found) / len(facts),
+        "entity F1": 2 * right / (told + named),
+        "kind": sum(kinds) / len(kinds),
+        "duplicates": 1 - len(set(held)) / len(held),
+    }

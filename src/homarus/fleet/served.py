@@ -1,0 +1,214 @@
+"""One leased home at work: its folder out of the rows, its runtime and its gateway; opened when somebody needs it, closed when nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.config.write import Operation, change
+from homarus.core.clock import SystemClock, SystemIds, epoch_ms
+from homarus.core.errors import Fenced, HomarusError, StorageError
+from homarus.fleet.homes import seal
+from homarus.fleet.objects import HomeObjects
+from homarus.fleet.placement import Letter
+from homarus.fleet.rows import HomeVolume, Lease, Objects
+from homarus.fleet.settings import Quota, quota_of
+from homarus.fleet.tenancy import confine
+from homarus.storage.volume import mount, unmount
+
+if TYPE_CHECKING:
+    from homarus.fleet.database import Database
+    from homarus.gateway.server import Gateway
+
+_log = logging.getLogger(__name__)
+STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
+# What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
+_SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A web hook that was kept for a home: the body of a letter."""
+
+    method: str
+    path: str  # with its query
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+    client: str = ""
+
+
+def packed(call: Call) -> bytes:
+    return msgspec.msgpack.encode(call)
+
+
+class Served:
+    """A home with a runtime in this process. `lost` is called, in any thread, when a write of it was refused."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        root: Path,
+        *,
+        env: Mapping[str, str],
+        objects: Objects | None = None,
+        quota: Quota | None = None,
+        lost: Any = lambda: None,
+    ) -> None:
+        self.lease, self.quota = lease, quota or Quota()
+        self.folder = Path(os.path.realpath(root)) / lease.home
+        self.volume = HomeVolume(database, lease, self.folder, objects=objects, lost=lost)
+        self.gateway: Gateway | None = None
+        self.calls = 0  # requests and sockets that have not ended
+        self.used = time.monotonic()
+        self.postman = asyncio.Lock()
+        self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
+        self._database, self._objects = database, objects
+        self.sealed = time.monotonic()
+        self._env = {name: env[name] for name in _SHARED if name in env}
+
+    async def open(self) -> None:
+        """Make the folder from the rows and begin to serve it. Raises HomarusError, and then nothing is left open."""
+        try:
+            await asyncio.to_thread(self._materialise)
+            mount(str(self.folder), self.volume)
+            self.gateway = await self._begun()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _materialise(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, mode=0o700)
+        rows = self._database.rows("select quota::text as quota from home where home = $1", self.lease.home)
+        self.quota = quota_of(self.quota, rows[0]["quota"] if rows else None)
+        self.volume.most, self.volume.most_files = self.quota.stored_bytes, self.quota.files
+        self.volume.materialise()
+
+    async def _begun(self) -> Gateway:
+        from homarus.agent.home import Home
+        from homarus.gateway.live import Given
+        from homarus.gateway.server import Gateway
+        from homarus.gateway.settings import GatewaySettings
+        from homarus.runtime.runtime import Runtime
+
+        env = {**self._env, "HOME": str(self.folder)}
+        config = load_config(resolve_paths(env), env)
+        auth = config.block("gateway", GatewaySettings).auth
+        if not (auth.token or auth.password or auth.mode == "trusted-proxy"):
+            await asyncio.to_thread(
+                change, config, env, [Operation("set", ("gateway", "auth", "token"), secrets.token_urlsafe(32))]
+            )
+            config = load_config(resolve_paths(env), env)
+        # The tenant writes this file; on a machine that others share it cannot mean more than this.
+        config.bound(lambda document: confine(document, self.folder, self.quota))
+        gateway = Gateway(Runtime(Home(config, env, clock=SystemClock(), ids=SystemIds())), Given())
+        await gateway.start(alone=False)
+        return gateway
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a turn runs: the moment to give the home away is when none does."""
+        return self.gateway is not None and bool(self.gateway.runtime.lanes.busy)
+
+    @property
+    def resting(self) -> bool:
+        """Say whether nothing runs, waits or is connected: then it costs nobody anything to close it."""
+        gateway = self.gateway
+        if gateway is None or self.calls:
+            return gateway is None
+        runtime = gateway.runtime
+        return runtime.lanes.idle and not runtime.automation.at_work and not self.stays
+
+    @property
+    def stays(self) -> bool:
+        """Say whether it listens to a platform by itself, so that closing it would make it deaf."""
+        return self.gateway is not None and any(each.enabled for each in self.gateway.switchboard.status())
+
+    def wakes_in(self) -> float | None:
+        """Return in how many seconds it wants to be opened again by itself; None if never."""
+        if self.gateway is None or self.stays:
+            return 0.0
+        due = self.gateway.runtime.automation.next_ms
+        return None if due is None else max(0.0, (due - epoch_ms(self.gateway.clock.now())) / 1000)
+
+    async def deliver(self, letter: Letter) -> bool:
+        """Hand a kept web hook in; False when it must be tried again later."""
+        assert self.gateway is not None
+        try:
+            call = msgspec.msgpack.decode(letter.body, type=Call)
+        except msgspec.DecodeError:
+            _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
+            return True
+        status = await _asked(self.gateway, call, letter.key)
+        if status >= 500:
+            _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
+        return status < 500
+
+    def seal(self) -> None:
+        """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
+        self.sealed = time.monotonic()
+        if isinstance(self._objects, HomeObjects) and not self.volume.fenced:
+            seal(self._database, self._objects.store, self.lease)
+
+    async def close(self) -> None:
+        """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
+        gateway, self.gateway = self.gateway, None
+        if gateway is not None:
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await gateway.stop("the home moves to another machine")
+                    self.gone.set()  # whoever was just coming in goes, too
+                    await gateway.runtime.aclose()
+            except (HomarusError, OSError) as problem:
+                if not isinstance(problem, Fenced):
+                    _log.warning("home %s was not closed cleanly: %s", self.lease.home, problem)
+            except Exception:  # noqa: BLE001 - the lease must be given up whatever else breaks
+                _log.exception("home %s was not closed cleanly", self.lease.home)
+        self.gone.set()
+        if not self.volume.fenced:
+            with contextlib.suppress(StorageError):
+                await asyncio.to_thread(self.volume.settle)
+        self.volume.drop()
+        unmount(str(self.folder))
+        await asyncio.to_thread(shutil.rmtree, self.folder, True)
+
+
+async def _asked(app: Any, call: Call, ident: str) -> int:
+    """Put one request to a gateway in this process and return the status of its answer."""
+    parts = urlsplit(call.path)
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in call.headers]
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
+        "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
+        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "state": {"ident": ident},
+    }  # fmt: skip
+    status = 500
+    given = [{"type": "http.request", "body": call.body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return given.pop() if given else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+
+    try:
+        await app(scope, receive, send)
+    except Fenced:
+        return 503
+    return status

@@ -1,0 +1,157 @@
+"""What somebody likes, however it is put: a name that the notes know, a word of liking, and a thing of a known kind. Pure.
+
+`claims` reads sentences by their form. This reads what fits none, in any order of words: "nothing beats tea for Anna", "Otto schwört auf
+Tee", "lo de Inés es el té". Where a sentence names two things of one kind, words around them tell the old one from the new one; where
+nothing tells, or no word of liking stands there, it claims nothing: "Anna spilled the tea" is no preference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from homarus.core.patterns import late
+from homarus.memory.bank.categories import asked_for, categories_of
+from homarus.memory.bank.claims import Claim
+from homarus.memory.terms import plain, stem, words
+from homarus.memory.timex import has_time_word
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+# Words of liking, choosing and habit in English, German and Spanish, folded; a stem stands for its forms.
+_LIKING = frozenset(
+    _words("""like likes loved loves love prefer prefers preferred favour favours favourite favorite enjoys enjoy adores adore fond keen fan fans
+choose chooses chose picks pick opts opt swears beats craves crave person type thing choice taste soft weakness best addicted obsessed
+devoted mad crazy sold into wants want sticks loyal always usually orders ordering drinks eats wears goes went takes taken taking
+happiest mag magst liebt bevorzugt lieber liebsten lieblings liebling schwort steht wahlt nimmt trinkt isst tragt bestellt favorit gern
+gerne vorliebe fan begeistert bleibt immer stets entscheidet schatzt verfallen schwarm geschmack wahl ding sache will mochte greift
+geht prefiere gusta gustan encanta encantan favorito favorita favoritos preferido preferida elige escoge pide quiere adora apasiona
+bebe come toma siempre mejor queda opta debilidad fascina pirra chifla tira eleccion suyo""")
+)
+# A clause with one of these speaks of what is over.
+_OVER = frozenset(
+    _words("""not no never without stopped quit gave left dropped tired done behind used once formerly goodbye enough hates hate off history nicht
+kein keine keinen nie fruher einst genug satt ade hasst aufgehort geschichte vorbei no nunca antes dejo sin odia adios harto harta
+cansado cansada historia""")
+)
+# Between two things of one kind: the second one is the old one; or the new one, where `_FROM` stands before the first.
+_RATHER = frozenset(_words("""instead over than rather not no statt anstatt nicht als vez lugar que antes no"""))
+_TO = frozenset(_words("""to for with auf zu gegen a por"""))
+_FROM = frozenset(
+    _words("""from traded swapped exchanged changed switched replaced von tauschte getauscht de cambio cambiado""")
+)
+_INSTEAD = frozenset(_words("""instead statt anstatt vez lugar"""))
+_BREAK = frozenset(_words("""and but und sondern aber y sino pero"""))
+_CHANGE = frozenset(
+    _words("""now instead currently today nowadays switched changed longer jetzt nun inzwischen mittlerweile neuerdings seitdem stattdessen mehr
+umgestiegen ahora hoy actualmente cambio ya""")
+)
+LONGEST = 24  # words of a sentence that is read
+
+
+def liking(sentence: str, people: Collection[str]) -> Claim | None:
+    """Return whose liking for what a sentence states, by the folded names of people; None where that is not clear."""
+    said, clauses = words(sentence), _clauses(sentence)
+    if not 2 < len(said) <= LONGEST or "?" in sentence:
+        return None
+    fond = [word for clause in clauses if any(map(_is_liking, clause)) for word in clause if word not in people]
+    subject = _subject(said, people)
+    kinds = _kinds(fond, [word for word in said if word not in people]) if subject and fond else frozenset()
+    if not kinds:
+        return None
+    new: list[str] = []
+    old: list[str] = []
+    for clause in clauses:
+        _sort([word for word in clause if word not in people], kinds, new, old)
+    values, rivals = frozenset(map(stem, new)), frozenset(map(stem, old))
+    strong = bool(_CHANGE & set(said))
+    if len(values) == 1 and not values & rivals:
+        return Claim(subject, "prefer", kinds, values, rivals, strong=strong)
+    return Claim(subject, "prefer", kinds, rivals, against=True, strong=strong) if rivals and not new else None
+
+
+def _subject(said: list[str], people: Collection[str]) -> str:
+    """Return whom a sentence is about: the one it names, also with an `s` behind the name; nobody where it names two."""
+    found = {
+        word if word in people else word[:-1]
+        for word in said
+        if word in people or (word.endswith("s") and word[:-1] in people)
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
+def _is_liking(word: str) -> bool:
+    return word in _LIKING or word.startswith("liebling")
+
+
+def _kinds(fond: list[str], said: list[str]) -> frozenset[str]:
+    """Return the kinds of thing that words of liking are about: the one that is named, else those of which most things are there."""
+    near, held = (Counter(kind for word in part for kind in categories_of(word)) for part in (fond, said))
+    named = {asked_for(word.removeprefix("lieblings")) for word in said} & held.keys()
+    worth = {kind: (kind in named, near[kind], held[kind]) for kind in held}
+    return frozenset(kind for kind in worth if worth[kind] == max(worth.values()))
+
+
+def _clauses(sentence: str) -> list[list[str]]:
+    out: list[list[str]] = [[]]
+    for part in re.split(r"[,;:–]", sentence):
+        out.append([])
+        for word in words(part):
+            if word in _BREAK:
+                out.append([])
+            else:
+                out[-1].append(word)
+    return out
+
+
+def _sort(clause: list[str], kinds: frozenset[str], new: list[str], old: list[str]) -> None:
+    """Add the things of these kinds in a clause to those that are liked, or to those that were."""
+    places = [at for at, word in enumerate(clause) if kinds & categories_of(word)]
+    if len(places) == 1:
+        (old if _OVER & set(clause) else new).append(clause[places[0]])
+    elif len(places) == 2:
+        first, second = places
+        between = set(clause[first + 1 : second])
+        if between & _RATHER:
+            new.append(clause[first])
+            old.append(clause[second])
+        elif (between & _TO and _FROM & set(clause[:first])) or _INSTEAD & set(clause[:first]):
+            old.append(clause[first])
+            new.append(clause[second])
+        else:
+            new += [clause[first], clause[second]]  # both, or nobody knows which
+
+
+_WORDS = late(r"[^\W\d_][^\W_]+")
+BEGINS = 0.15  # share of its places where somebody's name begins a sentence; other words that German writes with a capital seldom do
+
+
+def people_in(texts: Iterable[str], linked: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names that notes use, folded: always with a capital, here and there inside a sentence, and often where one begins.
+
+    Found by how the notes at hand write a word, as no list has all names. `linked` are those that somebody marked as such.
+    """
+    low: set[str] = set()
+    first: Counter[str] = Counter()
+    inside: Counter[str] = Counter()
+    for text in texts:
+        for match in _WORDS.finditer(text):
+            word, before = match[0], text[: match.start()].rstrip(" \"'“„(*_-")
+            if word[0].islower():
+                low.add(plain(word))
+            else:
+                (inside if before and before[-1] not in ".!?:;–¿¡" else first)[plain(word)] += 1
+    names = {
+        word for word, count in inside.items() if first[word] >= BEGINS * (count + first[word]) and word not in low
+    }
+    names = {word for word in names if not (categories_of(word) or asked_for(word) or has_time_word(word))}
+    names.update(name for name in map(plain, linked) if name.isalpha())
+    return frozenset(name for name in names if not (name[-1] == "s" and name[:-1] in names))
+
+
+def sentences(text: str) -> list[str]:
+    return [part for part in re.split(r"(?<=\w\w[.!])\s+", text[:1_000]) if part.strip()]

@@ -1,0 +1,248 @@
+"""A whole fleet on this machine: Postgres, workers as processes, an edge, people who talk, and what became of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+from tests.fleet.model import ModelServer, settings
+from tests.gateway.served import TOKEN, Wire
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from homarus.fleet.database import Database
+from homarus.fleet.edge import Edge, Place
+from homarus.fleet.placement import Letter, Mail, Placement
+from homarus.fleet.rows import HomeVolume
+from homarus.fleet.settings import Fleet, Quota
+from homarus.gateway import wire
+from homarus.gateway.settings import GatewaySettings
+
+SECRET = "a secret that edge and workers share"
+HOOK = "a-hook-token-of-some-length"
+MARK = re.compile(r"\b(?:s\d{7}|hook\d{4})\b")
+ALWAYS = Quota(messages_per_second=1000.0, connections=500)
+
+
+class Directory:
+    """What the edge asks, out of the rows."""
+
+    def __init__(self, database: Database) -> None:
+        self._placement, self._mail = Placement(database, "edge"), Mail(database)
+
+    async def find(self, home: str) -> Place | None:
+        owner = await self._placement.owner(home)
+        return None if owner is None else Place(ALWAYS, owner.address)
+
+    async def leave(self, home: str, key: str, body: bytes) -> bool:
+        return await self._mail.leave(Letter(home, key, body))
+
+
+class Worker:
+    """One worker process. It may run in a network namespace of its own."""
+
+    def __init__(self, name: str, dsn: str, root: Path, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> None:
+        line = [*inside, sys.executable, "-m", "tests.fleet.process", dsn, name, str(root / name), host, SECRET]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.log = (root / f"{name}.log").open("wb")
+        self.name = name
+        self.process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=self.log)
+        self.address = ""
+
+    def wait(self) -> None:
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().decode().strip()
+        assert self.address, Path(self.log.name).read_text()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def health(self) -> dict[str, str]:
+        request = urllib.request.Request(f"{self.address}/.fleet/health", headers={"x-homarus-fleet": SECRET})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return dict(pair.split("=") for pair in answer.read().decode().split())
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.log.close()
+
+
+class Cluster:
+    def __init__(self, dsn: str, root: Path, model: ModelServer, model_host: str = "127.0.0.1") -> None:
+        self.dsn, self.root, self.model, self.model_host = dsn, root, model, model_host
+        self.database = Database(dsn, name="test", patience=120.0)
+        self.workers: dict[str, Worker] = {}
+        self.port = 0
+        self.stalls: list[float] = []
+        self.refusals: Counter[str] = Counter()  # what people were told instead
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self):
+        from homarus.net.client import HttpClient
+
+        await asyncio.to_thread(self.database.migrate)
+        http = HttpClient()
+        edge = Edge(Fleet(secret=SECRET, database=self.dsn), Directory(self.database), http, patience=60.0)
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        self.port = listening.getsockname()[1]
+        server = wire.server(edge, GatewaySettings(), None)
+        serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+        await server.up.wait()
+
+        async def end() -> None:
+            server.should_exit = True
+            await serving
+            await http.aclose()
+
+        self._stack.push_async_callback(end)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+        for worker in self.workers.values():
+            await asyncio.to_thread(worker.end)
+        await asyncio.to_thread(self.database.close)
+
+    async def start(self, *names: str, **given) -> None:
+        fresh = [Worker(name, self.dsn, self.root, **given) for name in names]
+        for worker in fresh:
+            self.workers[worker.name] = worker
+            await asyncio.to_thread(worker.wait)
+
+    async def add(self, home: str, **more) -> None:
+        """Make a home, configured in its rows."""
+        operator = Placement(self.database, "operator")
+        await operator.add(home)
+        lease = await operator.take(home)
+        assert lease is not None
+        folder = self.root / "made" / home
+        (folder / ".openclaw").mkdir(parents=True)
+        volume = HomeVolume(self.database, lease, Path(os.path.realpath(folder)))
+        config = settings(self.model.port, TOKEN, self.model_host, hooks={"enabled": True, "token": HOOK}, **more)
+        (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        await asyncio.to_thread(volume.settle)
+        await operator.release([lease])
+
+    @contextlib.asynccontextmanager
+    async def client(self, home: str):
+        async with asyncio.timeout(120):
+            raw = await connect(f"ws://127.0.0.1:{self.port}/h/{home}/", proxy=None, compression=None, max_size=None)
+        async with raw:
+            client = Wire(raw)
+            answer = await client.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write"))
+            if not answer["ok"]:
+                raise OSError(str(answer))
+            yield client
+
+    async def talk(self, home: str, session: str, words: list[str], steer: bool) -> None:
+        """Say words in one session, each until it is acknowledged: a connection that is lost is made again."""
+        left = list(words)
+        began = time.monotonic()
+        while left:
+            with contextlib.suppress(OSError, WebSocketException, TimeoutError, AssertionError):
+                async with self.client(home) as client:
+                    while left:
+                        mode = {"queueMode": "steer"} if steer else {}
+                        params = {"message": left[0], "sessionKey": session, "idempotencyKey": left[0], **mode}
+                        answer = await client.ask("chat.send", params)
+                        if not answer["ok"]:
+                            self.refusals[str(answer["error"].get("message"))[:120]] += 1
+                            await asyncio.sleep(0.5)  # whoever asks faster than that is told to wait longer
+                            break
+                        self.stalls.append(time.monotonic() - began)
+                        word = left.pop(0)
+                        if not steer:
+                            with contextlib.suppress(AssertionError):
+                                await client.call("agent.wait", {"runId": word, "timeoutMs": 20_000})
+                        began = time.monotonic()
+            await asyncio.sleep(0.05)
+
+    async def hook(self, home: str, word: str) -> None:
+        """Call a web hook until it is acknowledged."""
+        body = json.dumps({"message": word, "name": "test"}).encode()
+        headers = {"authorization": f"Bearer {HOOK}", "content-type": "application/json"}
+        url = f"http://127.0.0.1:{self.port}/h/{home}/hooks/agent"
+
+        def post() -> int:
+            request = urllib.request.Request(url, data=body, headers=headers)
+            try:
+                with urllib.request.urlopen(request, timeout=120) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as problem:
+                return problem.code
+            except OSError:
+                return 0
+
+        while await asyncio.to_thread(post) not in (200, 202):
+            await asyncio.sleep(0.1)
+
+    async def cron(self, home: str, word: str, every_ms: int) -> None:
+        job = {
+            "name": "tick", "schedule": {"kind": "every", "everyMs": every_ms}, "sessionTarget": "isolated",
+            "wakeMode": "now", "payload": {"kind": "agentTurn", "message": word}, "delivery": {"mode": "none"},
+        }  # fmt: skip
+        async with self.client(home) as client:
+            await client.call("cron.add", job)
+
+    # What became of it.
+
+    def transcripts(self, home: str) -> dict[str, list[tuple[str, str]]]:
+        """Return the marks of every transcript of a home, by who said them, out of the rows."""
+        files: dict[str, bytes] = {}
+        for row in self.database.rows("select path, bytes from file where home = $1", home):
+            files[row["path"]] = bytes(row["bytes"] or b"")
+        for row in self.database.rows("select path, bytes from line where home = $1 order by path, at", home):
+            files[row["path"]] = files.get(row["path"], b"") + bytes(row["bytes"])
+        found = {}
+        for path, data in files.items():
+            if "/sessions/" in path and ".jsonl" in path:
+                rows = [json.loads(line) for line in data.splitlines()]
+                found[path] = [
+                    (row["message"]["role"], mark)
+                    for row in rows
+                    if row.get("type") == "message"
+                    for mark in dict.fromkeys(MARK.findall(_text(row["message"])))
+                ]
+        return found
+
+    def zombies(self) -> int:
+        """Return how many lines stand behind a line of a later lease."""
+        return self.database.rows(
+            """select count(*) as count from (select epoch, lag(epoch) over (partition by home, path order by at) as before
+            from line) as t where before > epoch"""
+        )[0]["count"]
+
+    def ticks(self, home: str) -> tuple[Counter[str], Counter[str]]:
+        """Return how often each tick of the jobs of a home was begun and ended."""
+        begun: Counter[str] = Counter()
+        ended: Counter[str] = Counter()
+        rows = self.database.rows(
+            "select bytes from line where home = $1 and path like '%/runs/%' order by path, at", home
+        )
+        for line in b"".join(bytes(row["bytes"]) for row in rows).splitlines():
+            row = json.loads(line)
+            (begun if row["action"] == "claimed" else ended)[row["runId"]] += 1
+        return begun, ended
+
+
+def _text(message: dict) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)

@@ -1,0 +1,183 @@
+"""`homarus fleet` as a person types it, against a real Postgres, with real processes for worker and edge."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fleet.test_transfer import picture
+
+from homarus.cli.main import run
+from homarus.net.client import HttpClient
+
+
+@pytest.fixture
+def file(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "etc" / "fleet.json"
+    monkeypatch.setenv("HOMARUS_FLEET_FILE", str(place))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert (
+        run(["fleet", "init", "--database", dsn, "--objects", str(tmp_path / "objects"), "--domain", "agents.example"])
+        == 0
+    )
+    settings = json.loads(place.read_text())
+    settings["root"] = str(tmp_path / "homes")
+    place.write_text(json.dumps(settings))
+    return place
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    root = tmp_path / "laptop"
+    (root / ".openclaw" / "workspace").mkdir(parents=True)
+    (root / ".openclaw" / "openclaw.json").write_text(
+        json.dumps({"gateway": {"auth": {"token": "t" * 32}}, "agents": {"defaults": {"sandbox": {"mode": "off"}}}})
+    )
+    (root / ".openclaw" / "workspace" / "MEMORY.md").write_text("The gate code is 4711.\n")
+    (root / "large.bin").write_bytes(os.urandom(400_000))
+    return root
+
+
+def asked(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict:
+    capfd.readouterr()
+    assert run(["fleet", *words, "--json"]) == code, capfd.readouterr().err
+    return json.loads(capfd.readouterr().out)
+
+
+def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
+    assert file.stat().st_mode & 0o077 == 0
+    assert len(json.loads(file.read_text())["secret"]) >= 24
+    done = asked(capfd, "import", "ada", str(home), "--tenant", "t1")
+    assert done["files"] == 5 and "agents.defaults.sandbox.mode" in done["withoutEffect"]
+    asked(capfd, "add", "bob")
+    assert [each["home"] for each in asked(capfd, "homes")["homes"]] == ["ada", "bob"]
+    assert [each["home"] for each in asked(capfd, "homes", "--tenant", "t1")["homes"]] == ["ada"]
+    assert [each["home"] for each in asked(capfd, "homes", "b")["homes"]] == ["bob"]
+    found = asked(capfd, "status")
+    assert (found["homes"], found["free"], found["workers"]) == (2, 2, [])
+    assert asked(capfd, "quota", "ada", "files=7")["quota"]["files"] == 7
+    assert asked(capfd, "quota", "ada")["used"]["bytes"] > 400_000
+    assert asked(capfd, "quota", "ada", "files=")["quota"]["files"] == 100_000
+    asked(capfd, "export", "ada", str(tmp_path / "out"))
+    assert picture(tmp_path / "out") == picture(home)
+    checks = asked(capfd, "doctor", "--deep", code=1)["checks"]  # tests run without fsync, and no worker is there
+    assert {"fsync is off: what was acknowledged can be lost in a power cut", "no worker takes homes"} == {
+        c["what"] for c in checks if c["state"] == "bad"
+    }
+    asked(capfd, "remove", "ada", "--yes")
+    assert [each["home"] for each in asked(capfd, "homes")["homes"]] == ["bob"]
+    assert list((tmp_path / "objects").rglob("*.zst")) == []
+    assert asked(capfd, "init")["steps"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["export", "nobody", "x"], "no home"),
+        (["move", "nobody", "w"], "no home"),
+        (["drain", "w"], "no worker"),
+        (["quota", "nobody"], "no home"),
+        (["quota", "nobody", "speed=1"], "no quota"),
+        (["remove", "nobody", "--yes"], "no home"),
+        (["add", "No Such"], "cannot name"),
+        (["import", "ada", "etc"], "no home"),
+        (["worker", "--listen", "here"], "no address"),
+    ],
+)
+def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    assert run(["fleet", *words]) != 0
+    shown = capfd.readouterr().err
+    assert said in shown and "(" in shown
+
+
+def test_damage_is_found(file, home, dsn, tmp_path, capfd):
+    from homarus.fleet.database import Database
+
+    asked(capfd, "import", "ada", str(home))
+    with Database(dsn) as database:
+        database.rows("insert into line values ('ada', '.openclaw/openclaw.json', 1, 1, 'x')")
+        database.rows("insert into home (home, format) values ('half', 1000000)")
+    held = next((tmp_path / "objects").rglob("*.zst"))
+    held.rename(held.with_name(f"{'0' * 64}.zst"))
+    said = {check["what"] for check in asked(capfd, "doctor", code=1)["checks"]}
+    assert any("have a hole" in what for what in said)
+    assert any("only in part" in what for what in said)
+    assert any("is gone" in what for what in said) and any("no file any more" in what for what in said)
+
+
+@contextlib.contextmanager
+def process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a part of the fleet and give its address when it is up."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "homarus", "fleet", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert started.stdout is not None
+        heard = []
+        for line in started.stdout:
+            heard.append(line)
+            if found := re.search(r" on (\S+) is up", line):
+                yield started, f"http://{found[1]}"
+                break
+        else:
+            raise AssertionError("".join(heard))
+    finally:
+        if started.poll() is None:
+            started.send_signal(signal.SIGTERM)
+            try:
+                started.wait(90)
+            except subprocess.TimeoutExpired:
+                started.kill()
+        started.wait(60)
+        if started.stdout is not None:
+            started.stdout.close()
+
+
+def ask(url: str, **headers: str) -> tuple[int, bytes]:
+    async def exchange() -> tuple[int, bytes]:
+        http = HttpClient()
+        reply = await http.request("GET", url, headers=headers)
+        try:
+            return reply.status, await reply.read(1 << 20)
+        finally:
+            await reply.close()
+            await http.aclose()
+
+    return asyncio.run(exchange())
+
+
+def until(condition, seconds: float = 60.0):
+    ends = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < ends, "it did not become so"
+        time.sleep(0.1)
+    return found
+
+
+def test_real_processes_serve_a_home_and_hand_it_over(file, home, capfd):
+    asked(capfd, "import", "ada", str(home))
+    with process("edge", "--listen", "127.0.0.1:0") as (_, edge), process("worker", "--name", "one") as (one, _):
+        assert until(lambda: ask(f"{edge}/h/ada/health")[0] == 200 or None)
+        assert ask(f"{edge}/health", host="ada.agents.example")[0] == 200
+        assert asked(capfd, "workers")["workers"][0]["homes"] == 1
+        with process("worker", "--name", "two") as (_, _address):
+            asked(capfd, "move", "ada", "two")
+            until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "two")
+            assert ask(f"{edge}/h/ada/health")[0] == 200
+            asked(capfd, "drain", "two")
+            until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "one")
+            one.kill()
+            asked(capfd, "drain", "two", "--off")
+            until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "two")
+            assert ask(f"{edge}/h/ada/health")[0] == 200
+        assert asked(capfd, "homes")["homes"][0]["worker"] is None  # it left, and nobody is there
