@@ -141,7 +141,10 @@ async def test_09_a_file_named_with_an_at_sign_goes_along(tmp_path: Path) -> Non
         await screen.until("a new session", STATUS)
         screen.type("what is in @plan.txt ?\r")
         await screen.until("answer to")
-    assert "paint the fence" in house.said[-1]
+        screen.type("and in @pla.txt ?\r")
+        await screen.until("there is no file pla.txt here")
+        await screen.until("answer to and in @pla.txt")
+    assert "paint the fence" in house.said[0]
 
 
 async def test_10_a_mistyped_command_is_no_message(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ async def test_17_setting_up_asks_for_the_key_and_does_not_show_it(tmp_path: Pat
         screen.type("\r")
         await screen.until("key for openai", "not shown")
         screen.type("\r")
-        await screen.until("openai/gpt-5 answers now", "no key")
+        await screen.until("openai/gpt-5 is to answer", "no key")
         assert await screen.ended() == 0
     assert "Say hello" not in screen.text
 

@@ -20,6 +20,7 @@ from homarus.storage.jsonl import JsonlWriter, read_lines
 
 MAX_FILES = 60
 MAX_SCANNED = 2_000
+_FILE_NAME = late(r"[^/]/[^/]|\.[A-Za-z]\w{0,4}\Z")
 _REFERENCE = late(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 _TYPED = late(r'(?:^|\s)@(?:"([^"\n]*)|([^\s"]*))$')
 _SNIFFED = 4_096
@@ -114,15 +115,19 @@ def _files(typed: str, root: Path, home: str) -> Iterator[str]:
 
 def referenced(text: str, words: Words) -> tuple[Path, ...]:
     """Return the files and folders that `@path` names in a text, each once. A word that names none is only a word."""
-    found = []
+    return tuple(dict.fromkeys(path for _, path in _references(text, words) if path))
+
+
+def missing(text: str, words: Words) -> tuple[str, ...]:
+    """Return what reads like the name of a file behind an `@`, and is none: whoever wrote it believes that it goes along."""
+    return tuple(name for name, path in _references(text, words) if path is None and _FILE_NAME.search(name))
+
+
+def _references(text: str, words: Words) -> Iterator[tuple[str, Path | None]]:
     for match in _REFERENCE.finditer(text):
         spelled = match[1] or match[2]
-        # A sentence may end right after a name.
-        for name in dict.fromkeys((spelled, spelled.rstrip(".,;:!?)]}'"))):
-            if path := _existing(name, words):
-                found.append(path)
-                break
-    return tuple(dict.fromkeys(found))
+        plain = spelled.rstrip(".,;:!?)]}'")  # a sentence may end right after a name
+        yield plain, _existing(spelled, words) or _existing(plain, words)
 
 
 def _existing(name: str, words: Words) -> Path | None:

@@ -30,7 +30,16 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from homarus.cli.agent import attach
-from homarus.cli.chat_input import ChatHistory, Words, clipboard_picture, dropped, keep_picture, referenced, suggest
+from homarus.cli.chat_input import (
+    ChatHistory,
+    Words,
+    clipboard_picture,
+    dropped,
+    keep_picture,
+    missing,
+    referenced,
+    suggest,
+)
 from homarus.cli.chat_paint import Painter, wrapped
 from homarus.cli.chat_picker import MAX_READ, Picker, choices_of
 from homarus.cli.chat_view import Block, ChatView, past
@@ -280,6 +289,8 @@ class Screen:
             said = attach(text, files)
             for path in files:
                 self._say(Block("note", f"↑ {path} ({_size_of(path)})"))
+            for name in missing(text, self._words):
+                self._say(Block("note", f"there is no file {name} here, so only its name is sent"))
             options = replace(self._options, images=said.images, attached=said.files)
             handled = await agent.send(said.words, options=options)
         except HomarusError as problem:

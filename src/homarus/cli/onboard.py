@@ -82,7 +82,7 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
         out.line(f"Set {name}.")
     for item in report.workspaces:
         out.line(f"Your agent lives in {item.workspace}.")
-    out.line(f"{out.style(answers, 'cyan')} answers now.")
+    out.line(f"{out.style(answers, 'cyan')} {'is to answer' if problem else 'answers now'}.")
     if problem:
         out.warn(problem)
     else:
@@ -137,7 +137,7 @@ def configure(
     if as_json:
         app.out.json(as_data(app, report) | {"answers": answers, "problem": problem})
         return
-    app.out.line(f"{app.out.style(answers, 'cyan')} answers now.")
+    app.out.line(f"{app.out.style(answers, 'cyan')} {'is to answer' if problem else 'answers now'}.")
     if problem:
         app.out.warn(problem)
 
