@@ -137,7 +137,7 @@ def _fill(house: House) -> None:
         f"# Friday\n\nThe dentist is on 8 May at ten.\n\n## Retain\n{lines}\n- W @Anna @Ben: Anna and Ben are married.\n"
     )
     (notes / "2026-05-02.md").write_text(
-        "# Saturday\n\n## Retain\n- O @Anna: Prefers coffee to tea.\n- B @Ben: Went to Porto with Anna.\n"
+        "# Saturday\n\n## Retain\n- O @Anna: Prefers coffee to tea.\n- O(c=0.9) @Anna: Prefers tea to coffee on day 0.\n- B @Ben: Went to Porto with Anna.\n"
     )
     (notes / f"{ODD.format(24, 25)}.md").write_text(f"# {ODD.format(26, 27)}\n\nThe {ODD.format(28, 29)} is odd.\n")
     (house.workspace / "odd.svg").write_text(
