@@ -197,7 +197,7 @@ class Note:
     def read(self) -> dict[str, Any]:
         try:
             held = msgspec.json.decode(self._path.read_bytes())
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
         return held if isinstance(held, dict) else {}
 
@@ -209,7 +209,7 @@ class Note:
         """Return what it holds as a type; None where it holds something else."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=kind)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
 

@@ -38,7 +38,7 @@ class Phone(FakeWorker):
 
 class WhatsAppRig:
     manifest = manifests()["whatsapp"]
-    features = frozenset({"group", "mention", "react", "media", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "react", "media", "busy", "fail", "drop", "repeat"})
     without = {"thread": "it has no threads", "edit": "edits are read, not made: WhatsApp takes them for minutes only"}
 
     def __init__(self, phone: Phone, folder: Path) -> None:

@@ -171,7 +171,7 @@ class Telegram:
                 return 401, b""
             try:
                 update = msgspec.json.decode(call.body, type=dict[str, Any])
-            except (msgspec.DecodeError, msgspec.ValidationError):
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 return 400, b""
             await self._take([update])
             return 200, b""

@@ -213,7 +213,7 @@ class Cloud:
             raise DeliveryError(
                 DeliveryFailure.TRANSIENT if never_left(problem) else doubt, f"whatsapp: {problem}"
             ) from None
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             failure = DeliveryFailure.TRANSIENT if status == 503 else doubt
             raise DeliveryError(failure, f"whatsapp: an answer that is none (HTTP {status})") from None
         finally:

@@ -148,7 +148,7 @@ class Linked:
         while line := await output.readline():
             try:
                 told = msgspec.json.decode(line, type=dict[str, Any])
-            except (msgspec.DecodeError, msgspec.ValidationError):
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue  # what a library printed
             if "event" in told:
                 waiting.put_nowait(told)
