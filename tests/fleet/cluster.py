@@ -23,8 +23,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from homarus.fleet.database import Database
-from homarus.fleet.edge import Edge, Place
-from homarus.fleet.placement import Letter, Mail, Placement
+from homarus.fleet.directory import Directory
+from homarus.fleet.edge import Edge
+from homarus.fleet.placement import Placement
 from homarus.fleet.rows import HomeVolume
 from homarus.fleet.settings import Fleet, Quota
 from homarus.gateway import wire
@@ -34,20 +35,6 @@ SECRET = "a secret that edge and workers share"
 HOOK = "a-hook-token-of-some-length"
 MARK = re.compile(r"\b(?:s\d{7}|hook\d{4})\b")
 ALWAYS = Quota(messages_per_second=1000.0, connections=500)
-
-
-class Directory:
-    """What the edge asks, out of the rows."""
-
-    def __init__(self, database: Database) -> None:
-        self._placement, self._mail = Placement(database, "edge"), Mail(database)
-
-    async def find(self, home: str) -> Place | None:
-        owner = await self._placement.owner(home)
-        return None if owner is None else Place(ALWAYS, owner.address)
-
-    async def leave(self, home: str, key: str, body: bytes) -> bool:
-        return await self._mail.leave(Letter(home, key, body))
 
 
 class Worker:
@@ -99,7 +86,8 @@ class Cluster:
 
         await asyncio.to_thread(self.database.migrate)
         http = HttpClient()
-        edge = Edge(Fleet(secret=SECRET, database=self.dsn), Directory(self.database), http, patience=60.0)
+        fleet = Fleet(secret=SECRET, database=self.dsn, quota=ALWAYS)
+        edge = Edge(fleet, Directory(self.database, fleet), http, patience=60.0)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
         self.port = listening.getsockname()[1]

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -14,6 +15,7 @@ import pytest
 from tests.fleet.cluster import Cluster
 from tests.fleet.model import ModelServer
 from tests.fleet.postgres import Postgres, running, short_folder
+from tests.fleet.stacks import tell_on_signal
 
 pytestmark = pytest.mark.deep
 HOMES = int(os.environ.get("FLEET_HOMES", "50"))
@@ -91,6 +93,7 @@ NOTHING = {"lost": 0, "doubled": 0, "out of order": 0, "zombies": 0, "ticks twic
 
 
 async def test_workers_are_killed_and_stopped_and_postgres_dies_and_is_replaced(tmp_path):
+    tell_on_signal(sys.__stderr__)
     model = ModelServer()
     with running() as primary, short_folder() as second:
         standby = await asyncio.to_thread(primary.standby, second)
