@@ -42,12 +42,14 @@ LIMIT = 30.0  # seconds after which a scenario hangs; nothing is measured by it
 
 class Rig(Protocol):
     """One platform with a server of its own. `features` says what it has: group, mention, thread, edit, react, media,
-    busy (its server can ask for patience), fail (it can fail), drop (its connection can be cut), repeat (it can bring an update again)."""
+    busy (its server can ask for patience), fail (it can fail), drop (its connection can be cut), login (its server knows a wrong secret), repeat (it can bring an update again)."""
 
     manifest: Manifest
     features: frozenset[str]
     # Of the features that it has not, why: a scenario is left out for a reason that somebody gave.
     without: dict[str, str]
+    # Settings that its server refuses; none where it has no feature `login`.
+    wrong: dict[str, Any]
 
     def opener(self, manifest: Manifest, /) -> Any:
         """Return what makes an account; `homarus.channels.discovery.load_entry` for a real platform."""
@@ -407,6 +409,19 @@ async def a_file_comes_in_and_goes_out(rig: Rig, folder: Path) -> None:
         to = rig.chat("ada", "direct")
         stage.sender.submit(Outbound("file-1", stage.id, to, "look", media=(str(path),)))
         await until(lambda: stage.outbox.outcome("file-1") == "sent", stage.trouble)
+
+
+@needs("login")
+async def a_wrong_secret_is_said_with_its_cure(rig: Rig, folder: Path) -> None:
+    stage = Stage(rig, folder, **rig.wrong)
+    try:
+        await stage.manager.start()
+        await until(lambda: stage.manager.status()[0].cure, stage.trouble)
+        [status] = stage.manager.status()
+        assert status.last_error and not status.connected
+        assert not [secret for secret in rig.wrong.values() if secret in status.last_error + status.cure]
+    finally:
+        await stage.stop()
 
 
 @needs("busy")

@@ -320,6 +320,71 @@ def test_cut_as_openclaw_cuts(markdown: str, limit: int, expected: list[str], mo
     assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected
 
 
+TALL = "\n".join(f"step({n})" for n in range(33))
+
+
+@pytest.mark.parametrize("dialect", ["plain", "discord"])
+@pytest.mark.parametrize(
+    ("markdown", "limit", "expected"),
+    [
+        ("Tea\n\nCake\n\nJam", 1600, ["Tea", "Cake", "Jam"]),
+        ("a first part\n\nthen a second one that is longer", 35, ["a first part", "then a second one that is longer"]),
+        ("Donaudampfschiff", 6, ["Donaud", "ampfsc", "hiff"]),
+        ("See (both (of them) there) then", 27, ["See (both (of them) there)", "then"]),
+        ("Done) and (so)", 10, ["Done) and", "(so)"]),
+        ("一二三。四五六。", 5, ["一二三。", "四五六。"]),
+        ("xy😀z😀w", 3, ["xy", "😀z", "😀w"]),
+    ],
+)
+def test_words_are_cut_as_openclaw_cuts_them(markdown: str, limit: int, expected: list[str], dialect: str) -> None:
+    found = texts(markdown, dialect, limit=limit, unit="utf16")
+    assert found == expected if limit < 1000 else found == ["\n\n".join(expected)]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "limit", "lines"),
+    [
+        (TALL, 2000, 12),
+        (f"So:\n\n```js\n{TALL}\n```\n\nEnd.", 2000, 9),
+        (f"```txt\n{'b' * 250}\n```", 55, 50),
+        *[(f"so\n```lang\n```{'q' * size}", 2000, 100) for size in (1990, 1995, 2000)],
+        *[(f"```{'n' * size}\none\ntwo\n```", 50, 50) for size in (40, 47, 50, 80)],
+        (f"Thinking:\n_{TALL}_", 2000, 9),
+    ],
+)
+def test_every_message_holds_whole_markup_and_few_lines_as_openclaws_does(
+    markdown: str, limit: int, lines: int
+) -> None:
+    found = texts(markdown, "discord", limit=limit, unit="utf16", lines=lines)
+    assert len(found) > 1 or len(markdown) < 2000
+    for text in found:
+        assert utf16(text) <= limit and text.count("\n") < lines and text.strip("`\n")
+        assert text.count("```") % 2 == 0 and text.replace("\\*", "").count("*") % 2 == 0
+
+
+def test_code_that_fits_is_not_cut_and_else_keeps_its_language_as_with_openclaw() -> None:
+    whole = "```sh\nls\npwd\n```"
+    assert whole in texts(f"{'u' * 65}\n\n{whole}\n\n{'v' * 50}", "discord", limit=40)
+    for text in texts(f"```txt\n{'b' * 400}\n```", "discord", limit=90):
+        assert text.startswith("```txt\nb") and text.endswith("b\n```")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "limit", "mode", "expected"),
+    [
+        ("Listen (if you have the time) ok", 22, "length", ["Listen (if you have", "the time) ok"]),
+        ("One\n\nTwo", 1000, "newline", ["One\n\nTwo"]),
+        ("~~~sh\nls\n~~~", 100, "length", ["```sh\nls\n```"]),
+        ("````md\nx\n````", 100, "length", ["```md\nx\n```"]),
+        ("red  blue\tgreen", 10, "length", ["red  blue", "green"]),
+        ("    far in", 100, "length", ["```\nfar in\n```"]),
+        ("ab cd。ef gh", 8, "length", ["ab cd。", "ef gh"]),
+    ],
+)
+def test_where_openclaw_cuts_otherwise(markdown: str, limit: int, mode: str, expected: list[str]) -> None:
+    assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected
+
+
 def test_nothing_heavy_is_imported_before_something_is_shown() -> None:
     code = "import sys, homarus.delivery.sender, homarus.delivery.blocks; print('markdown_it' in sys.modules, 'rich.cells' in sys.modules)"
     found = subprocess.run(

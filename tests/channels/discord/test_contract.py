@@ -19,7 +19,10 @@ from homarus.channels.support import Pauses
 
 class DiscordRig:
     manifest = manifests()["discord"]
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset(
+        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+    )
+    wrong = {"token": "MTAw.wr0ng.word"}
     without: dict[str, str] = {}
 
     def __init__(self, fake: FakeDiscord) -> None:

@@ -19,7 +19,8 @@ ME = "agent@test.example"
 
 
 class EmailRig:
-    features = frozenset({"media", "busy", "fail", "drop", "repeat"})
+    features = frozenset({"login", "media", "busy", "fail", "drop", "repeat"})
+    wrong = {"password": "wr0ng-word"}
     without = {
         "group": "a letter to several people is answered to its sender",
         "mention": "there are no groups in which one could be named",

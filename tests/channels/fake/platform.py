@@ -159,7 +159,10 @@ class FakeRig:
     """The fake platform as the contract's scenarios use it."""
 
     manifest = MANIFEST
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset(
+        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+    )
+    wrong: dict[str, object] = {"token": "wr0ng-word"}
     without: dict[str, str] = {}
 
     def __init__(self) -> None:

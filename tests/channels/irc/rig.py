@@ -82,7 +82,9 @@ class Hurried(Wire):
 
 class IrcRig:
     features = frozenset({"group", "mention", "drop", "busy"})
+    wrong: dict[str, Any] = {}
     without = {
+        "login": "ngircd knows no accounts; a wrong password is in test_adapter, and at real services in tests/live",
         "thread": "it has no threads",
         "edit": "what was said stays said",
         "react": "it has no reactions",

@@ -242,6 +242,7 @@ async def test_what_cannot_get_better_ends_it_and_keeps_secrets(tmp_path, caps, 
             async with asyncio.timeout(30):
                 await Irc(host, SystemClock()).run()
         assert caught.value.fatal and words in str(caught.value)
+        assert caught.value.cure or "sasl" not in settings
         assert "wr0ng-word" not in str(caught.value).replace("wr0ng-word-file", "")
         assert "wr0ng-word" not in repr(IrcSettings("h", "n", password="wr0ng-word"))
 

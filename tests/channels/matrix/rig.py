@@ -120,7 +120,10 @@ class Gate:
 
 
 class MatrixRig:
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat"})
+    features = frozenset(
+        {"login", "group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat"}
+    )
+    wrong = {"password": "wr0ng-word"}
     without: dict[str, str] = {}
 
     def __init__(self, folder: Path, server: str) -> None:

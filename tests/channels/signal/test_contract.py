@@ -17,7 +17,8 @@ from homarus.channels.support import Pauses
 class SignalRig:
     manifest = manifests()["signal"]
     features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
-    without = {"thread": "it has no threads"}
+    wrong: dict[str, Any] = {}
+    without = {"thread": "it has no threads", "login": "a device is linked at its daemon, which asks for no secret"}
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon

@@ -23,7 +23,10 @@ THREAD = "1700000000.000001"
 
 class SlackRig:
     manifest = manifests()["slack"]
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset(
+        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+    )
+    wrong = {"botToken": "xoxb-wr0ng-word"}
     without: dict[str, str] = {}
 
     def __init__(self, fake: FakeSlack) -> None:

@@ -21,7 +21,10 @@ TOPIC = 5
 
 class TelegramRig:
     manifest = manifests()["telegram"]
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset(
+        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+    )
+    wrong = {"botToken": "4242:wr0ng-word-wr0ng-word-wr0ng-word-wr0ng"}
     without: dict[str, str] = {}
     opener = staticmethod(load_entry)
 

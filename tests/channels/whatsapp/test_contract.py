@@ -39,7 +39,11 @@ class Phone(FakeWorker):
 class WhatsAppRig:
     manifest = manifests()["whatsapp"]
     features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
-    without = {"thread": "it has no threads"}
+    wrong: dict[str, Any] = {}
+    without = {
+        "thread": "it has no threads",
+        "login": "a device is linked; the token of the Cloud API is in test_cloud",
+    }
 
     def __init__(self, phone: Phone, folder: Path) -> None:
         self.phone, self._folder = phone, folder

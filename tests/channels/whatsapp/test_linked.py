@@ -289,7 +289,7 @@ async def test_what_no_patience_cures_ends_the_account(host, worker, event):
     worker.event(event, why="x")
     with pytest.raises(ChannelError) as ended:
         await task
-    assert ended.value.fatal
+    assert ended.value.fatal and ended.value.cure
 
 
 async def test_other_troubles_are_told(host, worker):

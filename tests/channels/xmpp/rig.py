@@ -69,7 +69,8 @@ class Person:
 
 
 class XmppRig:
-    features = frozenset({"group", "mention", "edit", "react", "media", "drop", "busy", "fail", "repeat"})
+    features = frozenset({"login", "group", "mention", "edit", "react", "media", "drop", "busy", "fail", "repeat"})
+    wrong = {"password": "wr0ng-word"}
     without = {"thread": "no client shows its threads"}
 
     def __init__(self, folder: Path) -> None:
