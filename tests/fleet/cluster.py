@@ -23,31 +23,19 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from homarus.fleet.database import Database
-from homarus.fleet.edge import Edge, Place
-from homarus.fleet.placement import Letter, Mail, Placement
+from homarus.fleet.directory import Directory
+from homarus.fleet.edge import Edge
+from homarus.fleet.placement import Placement
 from homarus.fleet.rows import HomeVolume
 from homarus.fleet.settings import Fleet, Quota
 from homarus.gateway import wire
 from homarus.gateway.settings import GatewaySettings
+from homarus.sessions.codec import keys_of
 
 SECRET = "a secret that edge and workers share"
 HOOK = "a-hook-token-of-some-length"
-MARK = re.compile(r"\b(?:s\d{7}|hook\d{4})\b")
+MARK = re.compile(r"s\d{7}|hook\d{4}")
 ALWAYS = Quota(messages_per_second=1000.0, connections=500)
-
-
-class Directory:
-    """What the edge asks, out of the rows."""
-
-    def __init__(self, database: Database) -> None:
-        self._placement, self._mail = Placement(database, "edge"), Mail(database)
-
-    async def find(self, home: str) -> Place | None:
-        owner = await self._placement.owner(home)
-        return None if owner is None else Place(ALWAYS, owner.address)
-
-    async def leave(self, home: str, key: str, body: bytes) -> bool:
-        return await self._mail.leave(Letter(home, key, body))
 
 
 class Worker:
@@ -99,7 +87,8 @@ class Cluster:
 
         await asyncio.to_thread(self.database.migrate)
         http = HttpClient()
-        edge = Edge(Fleet(secret=SECRET, database=self.dsn), Directory(self.database), http, patience=60.0)
+        fleet = Fleet(secret=SECRET, database=self.dsn, quota=ALWAYS)
+        edge = Edge(fleet, Directory(self.database, fleet), http, patience=60.0)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
         self.port = listening.getsockname()[1]
@@ -179,7 +168,7 @@ class Cluster:
     async def hook(self, home: str, word: str) -> None:
         """Call a web hook until it is acknowledged."""
         body = json.dumps({"message": word, "name": "test"}).encode()
-        headers = {"authorization": f"Bearer {HOOK}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {HOOK}", "content-type": "application/json", "webhook-id": word}
         url = f"http://127.0.0.1:{self.port}/h/{home}/hooks/agent"
 
         def post() -> int:
@@ -205,8 +194,8 @@ class Cluster:
 
     # What became of it.
 
-    def transcripts(self, home: str) -> dict[str, list[tuple[str, str]]]:
-        """Return the marks of every transcript of a home, by who said them, out of the rows."""
+    def transcripts(self, home: str) -> dict[str, list[tuple[str, list[str]]]]:
+        """Return the messages of every transcript of a home in their order, out of the rows: who spoke, and the keys it came under."""
         files: dict[str, bytes] = {}
         for row in self.database.rows("select path, bytes from file where home = $1", home):
             files[row["path"]] = bytes(row["bytes"] or b"")
@@ -214,13 +203,12 @@ class Cluster:
             files[row["path"]] = files.get(row["path"], b"") + bytes(row["bytes"])
         found = {}
         for path, data in files.items():
-            if "/sessions/" in path and ".jsonl" in path:
-                rows = [json.loads(line) for line in data.splitlines()]
+            if "/sessions/" in path and path.endswith(".jsonl"):
+                bodies = [row["message"] for row in map(json.loads, data.splitlines()) if row.get("type") == "message"]
+                # By the key that its sender chose and not by its words, which others may repeat.
                 found[path] = [
-                    (row["message"]["role"], mark)
-                    for row in rows
-                    if row.get("type") == "message"
-                    for mark in dict.fromkeys(MARK.findall(_text(row["message"])))
+                    (body["role"], [key for each in keys_of(body) if MARK.fullmatch(key := each.rpartition(":")[2])])
+                    for body in bodies
                 ]
         return found
 
@@ -242,8 +230,3 @@ class Cluster:
             row = json.loads(line)
             (begun if row["action"] == "claimed" else ended)[row["runId"]] += 1
         return begun, ended
-
-
-def _text(message: dict) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)

@@ -8,11 +8,14 @@ import socket
 import sys
 from pathlib import Path
 
+from tests.fleet.stacks import tell_on_signal
+
 from homarus.fleet.database import Database
 from homarus.fleet.worker import Worker, serve
 
 
 async def main(dsn: str, name: str, root: str, host: str, secret: str) -> None:
+    tell_on_signal()
     with Database(dsn, name=name) as database:
         port = socket.create_server((host, 0))
         address = f"http://{host}:{port.getsockname()[1]}"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,12 +16,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from homarus.core.errors import StorageError
 from homarus.fleet import edge as edges
-from homarus.fleet.edge import CLIENT, HOME, SECRET, Edge, Pace, Place
+from homarus.fleet.edge import CLIENT, HOME, SECRET, Edge, Pace
 from homarus.fleet.served import Call
 from homarus.fleet.settings import Fleet, Quota
+from homarus.fleet.watch import MISSES, Place
 from homarus.gateway import wire
 from homarus.gateway.settings import GatewaySettings
 from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
 
 FLEET = Fleet(secret="s" * 32, domain="agents.example")
 
@@ -71,9 +73,10 @@ class Book:
     """A directory in memory."""
 
     def __init__(self) -> None:
-        self.places: dict[str, Place] = {}
+        self.known: dict[str, Place] = {}
         self.letters: dict[tuple[str, str], bytes] = {}
         self.away, self.asked, self.full = False, 0, False
+        self.looks = 0
         self.then: list[Callable[[], None]] = []
 
     async def find(self, home: str) -> Place | None:
@@ -82,7 +85,13 @@ class Book:
             self.then.pop(0)()
         if self.away:
             raise StorageError("away")
-        return self.places.get(home)
+        return self.known.get(home)
+
+    async def places(self, homes: Sequence[str]) -> dict[str, Place]:
+        self.looks += 1
+        if self.away:
+            raise StorageError("away")
+        return {home: self.known[home] for home in homes if home in self.known}
 
     async def leave(self, home: str, key: str, body: bytes) -> bool:
         if self.full:
@@ -110,7 +119,7 @@ class Stand:
         self.http = HttpClient()
 
     def home(self, name: str, quota: Quota | None = None, *, held: bool = True) -> None:
-        self.book.places[name] = Place(quota or Quota(), self.owner_url if held else "")
+        self.book.known[name] = Place(quota or Quota(), self.owner_url if held else "")
 
     async def ask(self, path: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, bytes, Any]:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -201,7 +210,7 @@ async def test_what_may_have_been_done_is_not_done_again(stand: Stand) -> None:
 
     server = await asyncio.start_server(dying, "127.0.0.1", 0)
     place = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    stand.book.places["eve"] = Place(Quota(), place)
+    stand.book.known["eve"] = Place(Quota(), place)
     status, body, _ = await stand.ask("/h/eve/x", method="POST", body=b"pay")
     assert status == 502 and b"look whether" in body
     stand.book.then = [lambda: stand.home("eve")]
@@ -313,7 +322,7 @@ async def test_a_stranger_sends_no_large_message(stand: Stand) -> None:
 
 
 async def test_a_socket_waits_for_a_new_owner_and_a_refusal_is_told(stand: Stand) -> None:
-    stand.book.places["eve"] = Place(Quota(), "http://127.0.0.1:1")
+    stand.book.known["eve"] = Place(Quota(), "http://127.0.0.1:1")
     stand.book.then = [lambda: None, lambda: stand.home("eve")]
     async with socket_of(stand, "eve") as client:
         await client.send("hello")
@@ -334,6 +343,104 @@ async def test_a_flood_through_a_socket_is_slowed_and_loses_nothing(stand: Stand
         got = [await client.recv() for _ in range(260)]
     assert got == [str(number) for number in range(260)]
     assert stand.edge.counts["websocket", "slowed"] > 0
+
+
+@contextlib.asynccontextmanager
+async def stopped(stand: Stand, home: str) -> AsyncIterator[list[bytes]]:
+    """An owner that the kernel still lets people connect to, and that never says a word, as one that was stopped."""
+    heard: list[bytes] = []
+
+    async def silent(reader: Any, writer: Any) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                heard.append(data)
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    stand.book.known[home] = Place(Quota(), f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 1)
+    stand.edge.watch.every = 0.01
+    try:
+        yield heard
+    finally:
+        server.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("there", ["another", "the same again", "nobody", "no home"])
+async def test_a_socket_whose_worker_is_owner_no_more_is_told_to_come_again(there: str, stand: Stand) -> None:
+    stand.edge.watch.every = 0.01
+    async with asyncio.timeout(60), socket_of(stand, "ada") as client:
+        await client.send("hello")
+        assert await client.recv() == "hello"
+        stand.book.away = True  # while nobody can be asked, nobody is thought to be gone
+        looks = stand.book.looks
+        await until(lambda: stand.book.looks > looks + MISSES)
+        stand.book.away = False
+        await client.send("still")
+        assert await client.recv() == "still"
+        place = stand.book.known.pop("ada")
+        changed = {
+            "another": Place(Quota(), "http://127.0.0.1:1", 2),
+            "the same again": Place(Quota(), place.address, 2),
+        }
+        if there != "no home":
+            stand.book.known["ada"] = changed.get(there, Place(Quota()))
+        with pytest.raises(ConnectionClosed) as ended:
+            await client.recv()
+    assert ended.value.rcvd is not None and ended.value.rcvd.code == 1012
+    await until(lambda: stand.edge.connections == 0)
+
+
+async def test_an_owner_that_is_away_for_one_look_keeps_its_sockets(stand: Stand) -> None:
+    stand.edge.watch.every = 0.01
+    async with asyncio.timeout(60), socket_of(stand, "ada") as client:
+        held = stand.book.known["ada"]
+        asked = stand.book.places
+
+        async def once(homes: Sequence[str]) -> dict[str, Place]:
+            stand.edge.watch._places = asked
+            return {"ada": Place(held.quota)}
+
+        stand.edge.watch._places = once
+        looks = stand.book.looks
+        await until(lambda: stand.book.looks > looks + MISSES)
+        await client.send("still")
+        assert await client.recv() == "still"
+
+
+async def test_what_waits_for_a_stopped_owner_goes_to_the_next_one(stand: Stand) -> None:
+    async with asyncio.timeout(60), stopped(stand, "eve") as heard:
+        reading = asyncio.ensure_future(stand.ask("/h/eve/x"))
+        paying = asyncio.ensure_future(stand.ask("/h/eve/pay", method="POST", body=b"pay"))
+        talking = asyncio.ensure_future(socket_of(stand, "eve", open_timeout=60).__aenter__())
+        await until(lambda: len(heard) >= 3 and b"pay" in b"".join(heard))
+        stand.home("eve")
+        assert (await reading)[0] == 200
+        status, body, _ = await paying
+        assert status == 502 and b"look whether" in body
+        client = await talking
+        await client.send("hello")
+        assert await client.recv() == "hello"
+        await client.close()
+    assert "/pay" not in [path for path, *_ in stand.owner.seen]
+
+
+async def test_an_answer_that_an_owner_does_not_end_is_ended(stand: Stand) -> None:
+    stand.edge.watch.every = 0.01
+    reply = await stand.http.request("GET", f"{stand.url}/h/ada/events")
+    assert await reply.next() == b"first"
+    stand.book.known["ada"] = Place(Quota(), "http://127.0.0.1:1", 2)
+    with pytest.raises(HttpError):
+        async with asyncio.timeout(60):
+            while await reply.next():
+                pass
+    await reply.close()
+    stand.owner.go.set()
 
 
 async def test_its_own_pages(stand: Stand) -> None:

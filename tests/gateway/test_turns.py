@@ -168,3 +168,32 @@ async def test_many_sessions_at_once_are_all_answered(home: Served) -> None:
                 if frame["type"] == "res" and frame["payload"]["status"] != "accepted":
                     done[frame["id"]] = frame
         assert {frame["payload"]["status"] for frame in done.values()} == {"ok"}
+
+
+async def test_a_message_that_an_earlier_process_took_in_is_not_refused(tmp_path: Path) -> None:
+    """Whoever was not told that it was taken sends it again, to whoever serves the home then."""
+    async with served(House(tmp_path)) as home, home.client() as client:
+        await client.call("chat.send", sending("hello", "r1"))
+        await states(client, "r1", "final")
+    async with served(House(tmp_path)) as home, home.client() as client:
+        assert await client.call("chat.send", sending("hello", "r1")) == {"runId": "r1", "status": "ok"}
+        assert (await client.call("agent.wait", {"runId": "r1"}))["status"] == "ok"
+        await client.call("chat.send", sending("more", "r2"))
+        await states(client, "r2", "final")
+        assert len(home.house.model.requests) == 1, "it is answered once"
+
+
+async def test_a_message_whose_sender_left_before_it_was_taken_can_be_sent_again(home: Served) -> None:
+    gateway = home.gateway
+    async with gateway._intake, home.client() as client:
+        await client.send("chat.send", sending("hello", "r1"))
+        async with asyncio.timeout(60):
+            while gateway.runs.get("r1") is None:
+                await asyncio.sleep(0.01)
+        await client.raw.close()
+        async with asyncio.timeout(60):
+            while gateway.runs.get("r1") is not None:
+                await asyncio.sleep(0.01)
+    async with home.client() as client:
+        assert (await client.call("chat.send", sending("hello", "r1")))["status"] == "started"
+        await states(client, "r1", "final")

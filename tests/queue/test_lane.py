@@ -11,6 +11,7 @@ from tests.queue.helpers import queued
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock
+from homarus.core.errors import Fenced, StorageError
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Trust
 from homarus.queue.collect import Batch, Queued
@@ -409,3 +410,54 @@ async def test_what_waits_to_steer_is_bounded(lane: SessionLane, turns: Turns) -
     assert all(one.refused for one in actions[6:])
     gate.set()
     await lane.idle()
+
+
+async def test_what_steers_is_not_heard_before_an_earlier_one_that_a_crash_left(tmp_path: Path, turns: Turns) -> None:
+    steer = Rules(mode=Mode.STEER, debounce_ms=0)
+    inbox = Inbox(tmp_path / "inbox.jsonl")
+    for name in ("one", "two"):
+        inbox.accept(queued(name, rules=steer))
+    inbox.close()
+    lane = make_lane(tmp_path / "inbox.jsonl", turns)
+    heard: list[str] = []
+    begun = asyncio.Event()
+
+    async def listen(given: Given) -> None:
+        if begun.is_set():
+            return
+        begun.set()
+        assert lane.submit(queued("three", rules=steer)).action is Action.ENQUEUE
+        heard.extend(item.text for item in given.mailbox.take())
+
+    turns.during = listen
+    lane.recover(lambda key: key == queued("one", rules=steer).key)  # its turn was cut off; the second was not begun
+    await lane.idle()
+    assert not heard
+    said = "\n".join(turns.texts)
+    assert said.index("two") < said.index("three")
+
+
+class Refusing(Inbox):
+    """An inbox whose home is somebody else's, or whose disk is full, once a turn has run."""
+
+    problem: StorageError | None = None
+
+    def settle(self, *keys: str) -> None:
+        if self.problem is not None and keys:
+            raise self.problem
+        super().settle(*keys)
+
+
+@pytest.mark.parametrize(("problem", "then"), [(Fenced("taken"), ["one"]), (StorageError("full"), ["one", "two"])])
+async def test_a_turn_whose_end_cannot_be_noted(problem, then, tmp_path: Path, turns: Turns, caplog) -> None:
+    inbox = Refusing(tmp_path / "inbox.jsonl")
+    inbox.problem = problem
+    lane = SessionLane(inbox, turns, Places(), ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
+    lane.submit(queued("one", rules=FOLLOWUP))
+    await lane.idle()
+    task = lane._task
+    assert task is not None and task.exception() is None, "nobody would fetch it"
+    assert lane.submit(queued("two", rules=FOLLOWUP)).refused == isinstance(problem, Fenced)
+    await lane.idle()
+    assert turns.texts == then
+    assert not any(record.exc_info for record in caplog.records)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from homarus.fleet.database import Database
-from homarus.fleet.edge import Place
 from homarus.fleet.placement import TTL, Letter, Mail
 from homarus.fleet.settings import Fleet, quota_of
+from homarus.fleet.watch import Place
 
 MAX_LETTERS = 1000  # that wait for one home
 
@@ -18,12 +20,17 @@ class Directory:
         self._mail = Mail(database)
 
     async def find(self, home: str) -> Place | None:
+        return (await self.places([home])).get(home)
+
+    async def places(self, homes: Sequence[str]) -> dict[str, Place]:
         rows = await self._database.ask(
-            """select h.quota::text as quota, w.address from home h left join lease l using (home)
-            left join worker w on w.name = l.worker and w.beat > clock_timestamp() - make_interval(secs => $1) where h.home = $2""",
-            self._ttl, home, patience=5,
+            """select h.home, h.quota::text as quota, w.address, l.epoch from home h left join lease l using (home)
+            left join worker w on w.name = l.worker and w.beat > clock_timestamp() - make_interval(secs => $1)
+            where h.home = any($2)""",
+            self._ttl, list(homes), patience=5,
         )  # fmt: skip
-        return Place(quota_of(self._fleet.quota, rows[0]["quota"]), rows[0]["address"] or "") if rows else None
+        quota = self._fleet.quota
+        return {r["home"]: Place(quota_of(quota, r["quota"]), r["address"] or "", r["epoch"] or 0) for r in rows}
 
     async def leave(self, home: str, key: str, body: bytes) -> bool:
         waits = await self._database.ask("select count(*) as n from mail where home = $1", home, patience=5)

@@ -14,18 +14,18 @@ import signal
 import socket
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
 from homarus.fleet.served import Call, packed
 from homarus.fleet.settings import Fleet, Quota, is_home
+from homarus.fleet.watch import Moved, Place, Watch
 from homarus.gateway.protocol import MAX_PAYLOAD, Close
 from homarus.net.client import HttpClient, Response
 from homarus.net.errors import HttpError
@@ -53,18 +53,14 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Place(Struct, frozen=True):
-    """A home as the edge sees it: what it may use, and where it is; `address` is empty while nobody holds it."""
-
-    quota: Quota
-    address: str = ""
-
-
 class Directory(Protocol):
     """What the edge asks the database. Raises StorageError while that is away."""
 
     async def find(self, home: str) -> Place | None:
         """Return where a home is now; None where there is no such home."""
+
+    async def places(self, homes: Sequence[str]) -> Mapping[str, Place]:
+        """Return where many homes are, with one question; those that are none are left out."""
 
     async def leave(self, home: str, key: str, body: bytes) -> bool:
         """Keep something for a home until its owner takes it in; False where there is no such home, or too much waits."""
@@ -105,6 +101,7 @@ class Edge:
         self._domain = f".{fleet.domain.lower().strip('.')}" if fleet.domain else ""
         self._known: OrderedDict[str, tuple[float, Place]] = OrderedDict()
         self._pace = Pace(time.monotonic)
+        self.watch = Watch(directory.places)
         self._open: Counter[str] = Counter()
         self.held_bytes = 0
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -194,7 +191,7 @@ class Edge:
                 headers[IDENT] = f"hook:{path.strip('/')[:100]}:{told[:100]}"
             try:
                 again = hook or scope["method"] in _SAFE_TO_REPEAT
-                reply = await self._passed(scope, to, headers, body, again=again)
+                reply, place = await self._passed(scope, to, headers, body, again=again)
                 if reply.status >= 500 and hook:
                     await reply.close()
                     raise Problem(reply.status, "the home cannot take it in")
@@ -206,7 +203,11 @@ class Edge:
                 await _answer(send, 202, '{"ok":true,"kept":true}', kind=b"application/json")
                 return
         self._count("http", str(reply.status))
-        await _stream(reply, send)
+        try:
+            async with self.watch.over(home, place):
+                await _stream(reply, send)
+        except Moved:
+            raise ConnectionResetError("the home moved in the middle of an answer") from None
 
     async def _body(self, scope: Scope, receive: Receive, most: int, held: contextlib.ExitStack) -> bytes:
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -233,8 +234,8 @@ class Edge:
 
     async def _passed(
         self, scope: Scope, to: tuple[str, str, Place], headers: dict[str, str], body: bytes, *, again: bool
-    ) -> Response:
-        """Return the owner's reply. Nothing that an owner may have begun is given to another, unless that is harmless."""
+    ) -> tuple[Response, Place]:
+        """Return the owner's reply, and where it is from. Nothing that an owner may have begun is given to another, unless that is harmless."""
         home, path, place = to
         ends, pause = time.monotonic() + self._patience, PAUSE
         while True:
@@ -242,11 +243,13 @@ class Edge:
                 url = f"{place.address}{quote(path, safe='/%:@!$&()*+,;=~-._')}"
                 url += f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
                 try:
-                    reply = await self._http.request(scope["method"], url, headers=headers, body=[body] if body else [])
+                    async with self.watch.over(home, place):
+                        sent = [body] if body else []
+                        reply = await self._http.request(scope["method"], url, headers=headers, body=sent)
                     if reply.status != NOT_HERE:
-                        return reply
+                        return reply, place
                     await reply.close()
-                except HttpError as problem:
+                except (HttpError, Moved) as problem:
                     if not again and not str(problem).startswith("no connection"):
                         raise Problem(502, "the worker was lost while it answered: look whether it was done") from None
             if time.monotonic() + pause > ends:
@@ -285,16 +288,17 @@ class Edge:
             return
         if wait := self._pace.wait(home, place.quota.messages_per_second):
             raise Problem(429, "this home asks too much", wait)
-        upstream = await self._upstream(scope, to)
+        upstream, place = await self._upstream(scope, to)
+        tasks: set[asyncio.Task[None]] = set()
         try:
             await send({"type": "websocket.accept", "subprotocol": upstream.subprotocol})
             self._count("websocket", "101")
             inward = asyncio.ensure_future(self._inward(receive, upstream, home, place.quota))
             outward = asyncio.ensure_future(_outward(upstream, send, scope, place.quota))
-            done, rest = await asyncio.wait({inward, outward}, return_when=asyncio.FIRST_COMPLETED)
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+            tasks = {inward, outward}
+            async with self.watch.over(home, place):
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await _cancelled(tasks - done)
             for task in done:
                 if (problem := task.exception()) is not None and not isinstance(problem, ConnectionClosed):
                     raise problem
@@ -302,12 +306,17 @@ class Edge:
                 # A worker that is gone, and one that gave the home away, mean the same to a client: come again.
                 code = upstream.close_code if upstream.close_code in range(1000, 5000) else Close.RESTART
                 code = Close.RESTART if code in {1005, 1006, 1011, 1015} else code
-                with contextlib.suppress(RuntimeError, OSError):
-                    await send({"type": "websocket.close", "code": code, "reason": upstream.close_reason or ""})
+                await _closed(send, code, upstream.close_reason or "")
+        except Moved:
+            upstream.transport.abort()  # whoever stopped does not say goodbye
+            await _cancelled(tasks)
+            self._count("websocket", "moved")
+            await _closed(send, Close.RESTART, "the home moved")
         finally:
+            await _cancelled(tasks)
             await upstream.close()
 
-    async def _upstream(self, scope: Scope, to: tuple[str, str, Place]) -> Any:
+    async def _upstream(self, scope: Scope, to: tuple[str, str, Place]) -> tuple[Any, Place]:
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus, WebSocketException
 
@@ -320,15 +329,17 @@ class Edge:
             if place.address:
                 url = f"ws{place.address.removeprefix('http')}{quote(path, safe='/%:@!$&()*+,;=~-._')}{query}"
                 try:
-                    return await connect(
-                        url, additional_headers={**headers, HOST: host}, compression=None, proxy=None,
-                        subprotocols=scope.get("subprotocols") or None, max_size=MAX_PAYLOAD, ping_interval=None,
-                        open_timeout=10, user_agent_header=None, close_timeout=5,
-                    )  # fmt: skip
+                    async with self.watch.over(home, place):
+                        upstream = await connect(
+                            url, additional_headers={**headers, HOST: host}, compression=None, proxy=None,
+                            subprotocols=scope.get("subprotocols") or None, max_size=MAX_PAYLOAD, ping_interval=None,
+                            open_timeout=10, user_agent_header=None, close_timeout=5,
+                        )  # fmt: skip
+                    return upstream, place
                 except InvalidStatus as refused:
                     if refused.response.status_code not in {NOT_HERE, 502, 503}:
                         raise Problem(refused.response.status_code, "the home refuses the connection") from None
-                except (OSError, TimeoutError, WebSocketException):
+                except (OSError, TimeoutError, WebSocketException, Moved):
                     pass  # the owner is gone: somebody else will be it
             if time.monotonic() + pause > ends:
                 raise Problem(503, "nobody holds this home right now", 2)
@@ -346,6 +357,17 @@ class Edge:
                 self._count("websocket", "slowed")
                 await asyncio.sleep(wait)
             await upstream.send(message["text"] if message.get("text") is not None else message.get("bytes", b""))
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _closed(send: Send, code: int, reason: str) -> None:
+    with contextlib.suppress(RuntimeError, OSError):
+        await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
 async def _outward(upstream: Any, send: Send, scope: Scope, quota: Quota) -> None:

@@ -25,6 +25,8 @@ class Run(Struct, gc=False):
     key: str = ""
     # A request waits for the end and tells it itself; the feed only tells others.
     awaited: bool = False
+    # The message is known to be durable; whoever asks again before that is told nothing yet.
+    taken: bool = False
     status: str = ""
     error: str = ""
     stop_reason: str = ""

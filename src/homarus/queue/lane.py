@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
+from homarus.core.errors import Fenced, StorageError
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Trust, least_trusted
 from homarus.queue.collect import Batch, Queued, plan, single
@@ -30,6 +31,7 @@ SLOW_WAIT_SECONDS = 2.0
 # Turns at once, by global lane. OpenClaw had 4 in `main` and counts cores today; a turn waits for its model nearly all of the
 # time, and thirty-two of them are what a gateway of one person meets at most. An unknown lane has one.
 LIMITS: dict[str, int] = {"main": 32, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
+_JOINING = frozenset({Mode.STEER, Mode.STEER_BACKLOG})
 
 
 class RunTurn(Protocol):
@@ -186,6 +188,10 @@ class SessionLane:
         takes_input = box is not None and box.is_open and self._may_join(item)
         if box is not None and not item.kept and sum(not one.kept for one in box.waiting) >= item.rules.cap:
             takes_input = False  # what waits to be heard is bounded as what waits for a turn
+        if not item.kept and any(one.rules.mode in _JOINING and self._may_join(one) for one in self._queue):
+            takes_input = (
+                False  # nor is it heard before an earlier one that would have joined, too, and came too late for a turn
+            )
         mode = Mode.STEER if item.kept else item.rules.mode
         return decide(mode, busy=self.busy, takes_input=takes_input)
 
@@ -292,13 +298,23 @@ class SessionLane:
 
         try:
             await self._with_place(partial(self._run, batch, self._mailbox, self._cancel, settle))
+        except Fenced:
+            self._closed = True  # what waits is answered by whoever has the home now
         except Exception:  # noqa: BLE001 - whatever a turn raises, the next message must still be answered
             _log.exception("a turn failed; its lane goes on")
         finally:
-            self._inbox.settle(*stored)
             left = self._mailbox.close()
             self._mailbox = self._cancel = None
             self._queue = (*left, *self._queue)
+            self._note_settled(stored)
+
+    def _note_settled(self, keys: list[str]) -> None:
+        try:
+            self._inbox.settle(*keys)
+        except Fenced:
+            self._closed = True
+        except StorageError as problem:  # the note may be lost; what waits must not be
+            _log.error("a turn's end was not noted: %s", problem)
 
     async def _with_place(self, run: Callable[[], Awaitable[None]]) -> None:
         place = self._places.place(self._name)

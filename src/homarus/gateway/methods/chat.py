@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.commands.command import Need, split_command
-from homarus.core.errors import HomarusError
 from homarus.core.messages import Image
 from homarus.core.routes import SessionKey
 from homarus.gateway.methods import Call, Method, Params, passed
@@ -116,19 +115,23 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
     """Take a message in and say under which run it is answered. The same id a second time sends nothing."""
     gateway = call.gateway
     check_text(text, options.images, ident)
-    if known := gateway.runs.get(ident):
+    known = gateway.runs.get(ident)
+    if known and known.taken:
         return _again(known)
-    run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
+    run = known or gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     gateway.feed.attend(key)
-    await gateway.turnstile()
     try:
+        await gateway.turnstile()
         taken = await gateway.client.send(key, text, as_client(options, ident))
-    except HomarusError:
+    except BaseException:  # also when whoever asked goes meanwhile: nobody knows then whether it is durable
         gateway.runs.forget(run)
         raise
-    if taken.refused:
+    if taken.refused and not accepted_before(call, run):
         gateway.runs.forget(run)
         raise Refused(taken.refused, Code.UNAVAILABLE, retry_ms=1000)
+    run.taken = True
+    if taken.refused:
+        return _again(run)
     if taken.text:
         gateway.feed.chat(ident, key, 1, "final", message=said(taken.text, gateway.now_ms))
     elif taken.item is None:
@@ -138,6 +141,17 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
         gateway.runs.close(run)
     gateway.feed.changed(key, "send")
     return {"runId": ident, "status": "started"}
+
+
+def accepted_before(call: Call, run: Run) -> bool:
+    """Say whether an earlier process took this very message in, whose sender was not told so; then the run is about that one."""
+    lane = call.gateway.runtime.open_lane(run.session)
+    if lane is None or not lane.knows(run.key):
+        return False
+    if not lane.owes(run.key) and not run.awaited:
+        run.end("ok", call.gateway.now_ms)
+        call.gateway.runs.close(run)
+    return True
 
 
 def as_client(options: RunOptions, ident: str) -> RunOptions:
