@@ -18,6 +18,8 @@ from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.errors import ConfigError
 from homarus.core.messages import ToolResult
+from homarus.hooks.events import HookEvent, event
+from homarus.hooks.registry import HookRegistry
 from homarus.models.catalog import Catalog
 from homarus.models.registry import Registry
 from homarus.net.client import HttpClient
@@ -541,3 +543,49 @@ def test_plugins_of_openclaw_are_named_with_what_replaces_them(
     assert "'lossless-claw' belongs to OpenClaw; nothing of it runs here (instead: plugins.slots.contextEngine" in out
     assert "'groq' belongs to OpenClaw; nothing of it runs here (instead: models.providers" in out
     assert "legacy" not in out
+
+
+LISTENING = """
+import time
+
+def hear(event):
+    {body}
+
+def register(api):
+    api.hook("tool_result_persist", hear)
+"""
+
+
+async def told(home: House, body: str) -> HookEvent:
+    """Tell a plugin of a result that is to be stored, and return the event as it left it."""
+    folder = plugin(home.state, "p", code=LISTENING.replace("{body}", body), tools=[], hooks=["tool_result_persist"])
+    locked(home, folder)
+    plugins, hooks = opened(home, seconds=20.0 if "sleep" not in body else 1.0), HookRegistry()
+    plugins.listen(lambda key, handler, *, seconds, **more: hooks.register(key, handler, timeout=seconds, **more))
+    context = {"result": "long", "cfg": {"token": "secret"}, "odd": print}
+    try:
+        return await hooks.emit(event("tool:persist", home.clock.now(), context=context))
+    finally:
+        await plugins.aclose()
+
+
+@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=boxed)])
+@pytest.mark.parametrize("body", ["time.sleep(3600)", "raise SystemExit(3)", "event.context = 3"])
+async def test_a_hook_that_hangs_or_leaves_nonsense_changes_nothing_and_is_named(
+    body: str, inside: bool, tmp_path: Path
+) -> None:
+    home = house(tmp_path, inProcess=inside)
+    heard = await told(home, f"event.context['result'] = 'x'; {body}")
+    assert heard.context["result"] == "long"
+    assert heard.failed == ["plugin:p"]
+    assert (inside and "= 3" in body) or "at tool:persist" in health(home)["p"].last
+
+
+@boxed
+async def test_a_hook_apart_sees_no_configuration_and_changes_no_more_than_it_was_given(tmp_path: Path) -> None:
+    home = house(tmp_path)
+    body = "event.context.update(result=str(sorted(event.context)), cfg={}, untrusted=[], more=1)"
+    heard = await told(home, body)
+    assert heard.context == {
+        "result": "['result']", "cfg": {"token": "secret"}, "odd": print, "untrusted": ["plugin:p"]
+    }  # fmt: skip

@@ -66,6 +66,7 @@ class Batch:
         emit: Emit,
         clock: Clock,
         boundary: Literal["tool", "model"] = "tool",
+        persist: Callable[[ToolResult], Awaitable[ToolResult]] | None = None,
     ) -> None:
         self._session = session
         self._box = box
@@ -74,6 +75,8 @@ class Batch:
         self._emit = emit
         self._clock = clock
         self._boundary = boundary
+        # Makes a result what it shall be in the log, before it is in there.
+        self._persist = persist
         self._warned = 0
         self._room = StepRoom(context.window_tokens, 1)
         self._synced = float("-inf")
@@ -143,7 +146,8 @@ class Batch:
         started = self._clock.monotonic()
         result = await execute(call, self._box, self._context)
         details = {**(result.details or {}), "durationMs": round((self._clock.monotonic() - started) * 1000)}
-        return replace(result, details=details)
+        result = replace(result, details=details)
+        return await self._persist(result) if self._persist is not None else result
 
     def _keep(self, step: _Step, result: ToolResult) -> str:
         stuck = self._guard.note(step.call, result, known=step.tool is not None)

@@ -9,16 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 from homarus.config.load import Config
 from homarus.config.paths import expand
-from homarus.core.events import RunEnded, RunEvent, ToolEnded
-from homarus.core.routes import SessionKey
+from homarus.core.errors import Denied
+from homarus.core.events import ChildEnded, ChildStarted, MessageEnded, RunEnded, RunEvent, ToolEnded
+from homarus.core.routes import SessionKey, main_session
+from homarus.core.text import single_line
 
 log = logging.getLogger("homarus.hooks")
-MAX_RESULT = 10_000
+# What `happened` tells of.
+IN_TURNS = ("tool:after", "agent:end", "model:output", "subagent:spawned", "subagent:ended")
+MAX_RESULT, MAX_TEXT = 10_000, 1_000_000
 
 if TYPE_CHECKING:
     from homarus.agent.home import Home
+    from homarus.hooks.events import HookEvent
     from homarus.hooks.registry import Handler, HookRegistry
 
 
@@ -26,8 +34,8 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     """Return the listening hooks, with `only` just those that hear this event; None if nobody asked for a hook."""
     entries = config.get("plugins.entries")
     rows = entries.values() if isinstance(entries, dict) else ()
-    # Plugins inside the program may have hooks, too; they join later.
-    joined = any(isinstance(row, dict) and row.get("enabled") and row.get("inProcess") for row in rows)
+    # Plugins may have hooks, too; they join later.
+    joined = any(isinstance(row, dict) and row.get("enabled") for row in rows)
     if not config.get("hooks.internal") and not joined:
         return None
     from homarus.hooks.discover import HookSet, find_hooks, standard_roots
@@ -50,6 +58,13 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     return registry if joined or any(status.loaded for status in statuses) else None
 
 
+class Changed(Struct, frozen=True):
+    """A text that hooks made another one of; `sources` are those among them that nobody has to trust."""
+
+    text: str
+    sources: tuple[str, ...] = ()
+
+
 class HookEvents:
     """Tells hooks of moments in a session, with the facts that every such event has."""
 
@@ -59,13 +74,13 @@ class HookEvents:
         self._order = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
 
-    def listen(self, key: str, handler: Handler, *, source: str, order: int = 0) -> None:
+    def listen(self, key: str, handler: Handler, *, source: str, order: int = 0, seconds: float | None = None) -> None:
         """Add what a plugin wants to hear."""
         if self._hooks is not None:
-            self._hooks.register(key, handler, source=source, order=order)
+            self._hooks.register(key, handler, source=source, order=order, timeout=seconds)
 
     def happened(self, session: SessionKey, happening: RunEvent) -> None:
-        """Tell hooks, beside the turn and in order, of a call that was made and of a turn that ended."""
+        """Tell hooks, beside the turn and in order, of what happens in a turn."""
         moment, facts = "", dict[str, Any]()
         if isinstance(happening, ToolEnded):
             done = happening.result
@@ -77,12 +92,37 @@ class HookEvents:
         elif isinstance(happening, RunEnded):
             moment, facts = "agent:end", {"runId": happening.run_id, "status": happening.status, "text": happening.text}
             facts |= {"error": happening.error, "durationMs": round(happening.seconds * 1000)}
-        if moment and self.anybody(moment):
+        elif isinstance(happening, MessageEnded):
+            said = happening.message
+            moment, facts = "model:output", {"model": f"{said.provider}/{said.model}".strip("/"), "text": said.text}
+            facts |= {"toolCalls": [call.name for call in said.calls], "stopReason": str(said.stop_reason)}
+            facts |= {"usage": msgspec.to_builtins(said.usage), "error": said.error}
+        elif isinstance(happening, ChildStarted | ChildEnded):
+            moment = "subagent:spawned" if isinstance(happening, ChildStarted) else "subagent:ended"
+            facts = {"runId": happening.run_id, "childSessionKey": happening.session_key, "label": happening.name}
+            facts |= {"status": happening.status} if isinstance(happening, ChildEnded) else {"model": happening.model}
+        if moment:
+            self.soon(moment, session, facts)
+
+    def job(self, kind: str, row: Mapping[str, Any]) -> None:
+        """Tell hooks of a job that begins or has ended, as automation tells of them."""
+        moment = {"started": "cron:started", "finished": "cron:finished"}.get(str(row.get("action")), "")
+        if kind == "cron" and moment:
+            self.soon(moment, main_session(self._home.config.default_agent.id), row)
+
+    def session_ended(self, session: SessionKey, reason: str) -> None:
+        """Tell hooks that a session's transcript is closed; what says so has not taken it away yet."""
+        if self.anybody("session:end") and (found := self._home.store(session.agent_id).find(session)) is not None:
+            self.soon("session:end", session, {"sessionId": found.entry.session_id, "reason": reason})
+
+    def soon(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> None:
+        """Tell them beside everything else, in the order of what happened. Whoever tells waits for nobody."""
+        if self.anybody(moment):
             task = asyncio.ensure_future(self._in_turn(moment, session, facts))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
-    async def _in_turn(self, moment: str, session: SessionKey, facts: dict[str, Any]) -> None:
+    async def _in_turn(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> None:
         async with self._order:
             await self(moment, session, facts)
 
@@ -96,8 +136,13 @@ class HookEvents:
 
     async def __call__(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> list[str]:
         """Tell them, and return what they want the user to be told."""
+        told = await self.ask(moment, session, facts)
+        return [] if told is None else list(told.messages)
+
+    async def ask(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> HookEvent | None:
+        """Tell them, and return the event as they left it; None where nobody listens."""
         if self._hooks is None or not self.anybody(moment):
-            return []
+            return None
         from homarus.hooks.events import event
 
         home = self._home
@@ -108,5 +153,26 @@ class HookEvents:
             "cfg": home.config.document,
             **facts,
         }
-        told = await self._hooks.emit(event(moment, home.clock.now(), session_key=str(session), context=context))
-        return list(told.messages)
+        return await self._hooks.emit(event(moment, home.clock.now(), session_key=str(session), context=context))
+
+    async def change(self, moment: str, session: SessionKey, facts: Mapping[str, Any], name: str) -> Changed | None:
+        """Ask for another text under `name` of the facts; None where it stays as it is."""
+        from homarus.hooks.events import UNTRUSTED
+
+        told = await self.ask(moment, session, facts)
+        text = told.context.get(name) if told is not None else None
+        if told is None or not isinstance(text, str) or text == facts.get(name):
+            return None
+        return Changed(text[:MAX_TEXT], tuple(told.context.get(UNTRUSTED, ())))
+
+    async def leave(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> None:
+        """Ask for leave. Raises Denied where one says no, and where one fails: it had no chance to say so."""
+        refuse(await self.ask(moment, session, {**facts, "block": False, "blockReason": ""}))
+
+
+def refuse(told: HookEvent | None) -> None:
+    """Raise Denied for an event of which a hook said `block`, or at which one failed."""
+    if told is not None and told.failed:
+        raise Denied(f"{', '.join(told.failed)}, which looks at this, failed")
+    if told is not None and told.context.get("block"):
+        raise Denied(single_line(str(told.context.get("blockReason") or ""), 300) or "a hook does not allow it")

@@ -61,6 +61,8 @@ class Run(Struct, frozen=True, kw_only=True):
     cancel: Cancel
     meter: Meter
     settle: Callable[[str], None] = lambda _key: None
+    # Told what the model is about to be asked.
+    asks: Callable[[tuple[Message, ...]], None] = lambda _messages: None
 
 
 class Loop:
@@ -147,6 +149,7 @@ class Loop:
 
     async def _stream(self, messages: tuple[Message, ...], *, tools: bool) -> Stop:
         stop: Stop | None = None
+        self._run.asks(messages)
         async for event in self._run.model.stream(messages, tools=tools, cancel=self._run.cancel):
             if isinstance(event, Stop):
                 stop = event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from homarus.agent.model import stored_override
 from homarus.agent.open_session import OpenSession
 from homarus.agent.settings import TurnSettings
 from homarus.agent.toolkit import wish_of, with_caller
-from homarus.config.view import Config
+from homarus.config.view import AgentConfig, Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust, least_trusted
@@ -29,7 +30,7 @@ from homarus.models.client import ModelClient
 from homarus.models.levels import speed
 from homarus.models.ref import NOTEBOOK, ModelRef
 from homarus.models.rotation import Pin
-from homarus.models.select import Chain
+from homarus.models.select import Chain, Override
 from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.conversation import lent_folders, output_form, standing_instructions
@@ -48,6 +49,9 @@ from homarus.tools.tool import Taint, ToolContext
 if TYPE_CHECKING:
     from homarus.agent.home import Home
     from homarus.agent.turn import Bounds, Turn
+
+
+_log = logging.getLogger(__name__)
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
@@ -80,9 +84,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
 async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     """Resolve the models, the tools and the rules of a turn."""
     agent = home.config.agent(turn.agent_id)
-    chain = await home.models.chain(
-        agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
-    )
+    chain = await _chain(home, turn, agent, turn.model or stored_override(entry, turn.session))
     ref = chain.primary
     if turn.needs and ref.key == NOTEBOOK:
         raise HomarusError(
@@ -125,6 +127,31 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         retries=retry_limit(len(home.models.client(agent).credentials(ref))),
         tool_choice=turn.tool_choice if turn.caller_tools and turn.tool_choice != "none" else "",
     )
+
+
+async def _chain(home: Home, turn: Turn, agent: AgentConfig, override: Override | None) -> Chain:
+    """Return the models of a turn. A hook may name another one of those that are configured; any other name counts for nothing."""
+    images = bool(turn.images)
+    chain = await home.models.chain(agent, override=override, images=images)
+    ref = chain.primary
+    facts = {"prompt": turn.text, "provider": ref.provider, "model": ref.model}
+    told = await home.tell.ask("model:resolve", turn.session, facts)
+    if told is None:
+        return chain
+    provider, model = (str(told.context.get(name) or "").strip() for name in ("provider", "model"))
+    if (provider, model) == (ref.provider, ref.model):
+        return chain
+    names = home.models.names(agent)
+    try:
+        # A plain name of another model may come with its provider in front, or be an alias.
+        asked = names.resolve(model if "/" in model or provider == ref.provider else f"{provider}/{model}").ref
+        if asked.key in names.configured:
+            return await home.models.chain(agent, override=Override(asked.key, "auto"), images=images)
+    except HomarusError as problem:
+        _log.warning("a hook's choice of a model counts for nothing: %s", problem)
+    else:
+        _log.warning("a hook's choice of a model counts for nothing: %s is not configured", asked.key)
+    return chain
 
 
 def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills: Snapshot) -> ToolContext:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from homarus.agent import hooked
 from homarus.agent.batch import Batch
 from homarus.agent.budget import Meter
 from homarus.agent.loop import Loop, LoopSettings, Run
@@ -188,6 +189,10 @@ class TurnRunner:
             turn.emit(RunStarted(turn.run_id, str(turn.session), live.writer.session_id, prepared.chain.primary.key))
             _carry_taint(live, prepared)
             await settle_open_calls(live.writer, prepared.box, prepared.context)
+            if live.occasion:
+                facts = {"sessionId": live.writer.session_id, "reason": live.occasion}
+                self._home.tell.soon("session:start", turn.session, facts)
+            turn = await hooked.with_addition(self._home, turn, prepared)
             prompt = compose_turn(self._home, turn, live, prepared)
         except Exception:
             # Its turn cannot begin, and the message is in the transcript all the same: what was accepted is not lost.
@@ -235,6 +240,7 @@ class TurnRunner:
             emit=turn.emit,
             clock=self._home.clock,
             boundary=turn.steer_boundary,
+            persist=hooked.persisting(self._home, turn, prepared),
         )
         run = Run(
             session=live.writer,
@@ -247,11 +253,12 @@ class TurnRunner:
             clock=self._home.clock,
             cancel=turn.cancel,
             settle=turn.settle,
+            asks=hooked.asking(self._home, turn, prepared),
             meter=prepared.meter,
         )
         try:
             with prepared.limit:
-                outcome = await Loop(run).run()
+                outcome = await hooked.answered(self._home, turn, live, prepared) or await Loop(run).run()
             if outcome.ok:
                 await window.accepted()
         except Cancelled as stop:

@@ -70,13 +70,15 @@ def install(app: App, folder: Path, as_json: bool) -> None:
     import shutil
 
     from homarus.core.errors import HomarusError
+    from homarus.plugins.installs import ask_leave
     from homarus.plugins.manifest import fingerprint, read_plugin
     from homarus.storage.atomic import ensure_dir
 
     plugin = read_plugin(folder.absolute())
     if plugin.problem:
         raise HomarusError(plugin.problem, cure="see docs/plugins.md")
-    fingerprint(folder)
+    facts = {"kind": "plugin", "name": plugin.id, "source": str(folder.absolute()), "folder": str(folder.absolute())}
+    ask_leave(app.config, app.env, {**facts, "sha256": fingerprint(folder), "findings": []})
     target = app.paths.state_dir / "plugins" / plugin.id
     fresh = target.with_name(f".{plugin.id}.new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -248,6 +250,7 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
         "contextEngines": list(made.context_engines) if made else [],
         "memory": list(made.memory) if made else [],
         "channels": [channel.id for channel in made.channels] if made else [],
+        "hooks": list(made.hooks) if made else [],
         "wishes": ["network"] if made and made.wishes.network else [],
         "sha256": mark,
         "failures": health.failures,
@@ -256,10 +259,8 @@ def _summary(app: App, plugin: Plugin) -> dict[str, Any]:
 
 
 def _adds(row: dict[str, Any]) -> str:
-    return (
-        ", ".join([*row["tools"], *row["providers"], *row["contextEngines"], *row["memory"], *row["channels"]])
-        or "nothing"
-    )
+    edges = [*row["tools"], *row["providers"], *row["contextEngines"], *row["memory"], *row["channels"]]
+    return ", ".join([*edges, *(f"a hook at {name}" for name in row["hooks"])]) or "nothing"
 
 
 def _wishes(row: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,9 +121,11 @@ def install(app: App, source: str, anyway: bool, as_json: bool) -> int:
 
     Shows what each asks for, what is suspicious in it, and its hash. It starts in quarantine: see 'skills approve'.
     """
+    from homarus.plugins.installs import ask_leave
     from homarus.skills.install import install as put_in
 
-    done = put_in(source, app.paths.own_dir, app.paths.state_dir / "skills", anyway=anyway)
+    leave = partial(ask_leave, app.config, app.env)
+    done = put_in(source, app.paths.own_dir, app.paths.state_dir / "skills", anyway=anyway, leave=leave)
     _tell_offers(app, [{**_offered(each.skill), "installed": each.installed} for each in done], as_json=as_json)
     return 0 if all(each.installed for each in done) else 1
 
@@ -150,9 +153,11 @@ def approve(app: App, name: str, as_json: bool) -> None:
 @with_json
 def update(app: App, name: str, force: bool, as_json: bool) -> int:
     """Fetch an installed skill again. Approval stays only if it asks for nothing more and nothing in it is suspicious."""
+    from homarus.plugins.installs import ask_leave
     from homarus.skills.install import update as put_again
 
-    done = put_again(name, app.paths.own_dir, app.paths.state_dir / "skills", force=force)
+    leave = partial(ask_leave, app.config, app.env)
+    done = put_again(name, app.paths.own_dir, app.paths.state_dir / "skills", force=force, leave=leave)
     facts = {"installed": True, "changed": done.changed, "more": list(done.more), "approved": done.approved}
     _tell_offers(app, [{**_offered(done.skill), **facts}], as_json=as_json)
     return 0

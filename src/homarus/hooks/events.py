@@ -15,8 +15,16 @@ KEYS: tuple[str, ...] = (
     "command:reset",
     "command:stop",
     "agent:bootstrap",
+    "agent:reply",
     "agent:end",
+    "prompt:build",
+    "model:resolve",
+    "model:input",
+    "model:output",
+    "tool:persist",
     "tool:after",
+    "session:start",
+    "session:end",
     "session:compact:before",
     "session:compact:after",
     "session:auto-reset",
@@ -27,15 +35,24 @@ KEYS: tuple[str, ...] = (
     "message:received",
     "message:transcribed",
     "message:preprocessed",
+    "message:sending",
     "message:sent",
+    "subagent:spawned",
+    "subagent:ended",
+    "cron:started",
+    "cron:finished",
+    "install:before",
 )
+# In a context that was changed: who among those that changed it nobody has to trust. Their words taint what they get into.
+UNTRUSTED = "untrusted"
 
 
 class HookEvent(Struct):
     """One moment. `context` is what the handlers may read and change; the emitter looks at it again afterwards.
 
     `messages` is text for the user that handlers add; whoever emitted a `command` event sends it. `options` is the
-    hook's own entry of the configuration, set for each handler alone.
+    hook's own entry of the configuration, set for each handler alone. `failed` names those that failed: who asks for leave
+    and not only tells takes that for a no.
     """
 
     type: str
@@ -45,6 +62,7 @@ class HookEvent(Struct):
     context: dict[str, Any] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str:

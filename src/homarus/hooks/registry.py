@@ -190,7 +190,7 @@ def _late(limit: float) -> TimeoutError:
 
 def _given(event: HookEvent, listener: Listener) -> HookEvent:
     context, messages = _copy(event.context, _COPY_DEPTH), list(event.messages)
-    return replace(event, context=context, messages=messages, options=dict(listener.options))
+    return replace(event, context=context, messages=messages, options=dict(listener.options), failed=[])
 
 
 def _settle(event: HookEvent, given: HookEvent, listener: Listener, problem: BaseException | None) -> None:
@@ -199,6 +199,7 @@ def _settle(event: HookEvent, given: HookEvent, listener: Listener, problem: Bas
     if problem is None:
         _adopt(event, given)
     else:
+        event.failed.append(listener.source)
         log.warning("hook %s failed on %s: %s", listener.source, event.key, _say(problem))
 
 

@@ -49,7 +49,7 @@ def sandbox_of(plugin: Plugin, entry: Entry, state_dir: Path) -> SandboxSpec:
 
 
 class Apart:
-    """One plugin's process, as its tools see it. One call at a time; the next one starts what died."""
+    """One plugin's process, as its tools or its hooks see it. One call at a time; the next one starts what died."""
 
     def __init__(self, plugin: Plugin, entry: Entry, spec: SandboxSpec, *, seconds: float = CALL_SECONDS) -> None:
         self._plugin, self._entry, self._spec = plugin, entry, spec
@@ -61,13 +61,20 @@ class Apart:
 
     async def call(self, name: str, arguments: dict[str, Any], cancel: Cancel) -> str:
         """Run one tool of the plugin. Raises `ToolError` for whatever goes wrong with it."""
+        return str(await self._run("call", {"name": name, "arguments": arguments}, cancel))
+
+    async def hook(self, name: str, given: dict[str, Any]) -> Any:
+        """Let what the plugin registered for a moment run, and return what it made of what it was given."""
+        return await self._run("hook", {"name": name, "given": given}, Cancel())
+
+    async def _run(self, method: str, params: dict[str, Any], cancel: Cancel) -> Any:
         async with self._alone:
             try:
                 with cancel.interrupting():
                     async with asyncio.timeout(self._seconds):
                         if self._child is None or not self._child.running:
                             await self._start()
-                        return str(await self._ask("call", {"name": name, "arguments": arguments}))
+                        return await self._ask(method, params)
             except TimeoutError:
                 await self._end()
                 raise ToolError(f"the plugin {self._plugin.id} did not answer within {self._seconds:g} s") from None

@@ -1,6 +1,6 @@
 """All that a plugin can do. Its function `register(api)` is called once; what it adds must stand in its manifest.
 
-A plugin that only adds tools runs in a process of its own unless its owner says otherwise, and then gets `tool` and `config`.
+A plugin that only adds tools and hooks runs in a process of its own unless its owner says otherwise, and then gets `tool`, `hook` and `config`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PluginApi(Protocol):
         """Hear of moments that the manifest names under `hooks`, the lowest order first.
 
         At `before_tool_call` it is given a `Call` and may return a `Decision`; what fails there keeps the call from running.
-        Elsewhere it is given the event that hooks get.
+        Elsewhere it is given the event that hooks get, and may change in its context what docs/hooks.md says.
         """
 
     def channel(self, name: str, factory: ChannelFactory) -> None:

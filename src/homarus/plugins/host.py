@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 from homarus.channels.channel import Manifest as ChannelManifest
 from homarus.config.view import Config
 from homarus.context.engine import Factory as EngineFactory
@@ -17,6 +20,7 @@ from homarus.context.engine import find_factory, register_context_engine
 from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
+from homarus.hooks.events import UNTRUSTED, HookEvent
 from homarus.hooks.load import function_of
 from homarus.hooks.registry import beside_the_loop, run_alone
 from homarus.memory.backend import Factory as MemoryFactory
@@ -28,6 +32,7 @@ from homarus.plugins.api import Call, ChannelFactory, Decision, HookFunction, To
 from homarus.plugins.health import STALL_SECONDS, HealthBook, LoopWatch, noting
 from homarus.plugins.manifest import (
     BEFORE_CALL,
+    BOOTSTRAP,
     HOOKS,
     Entry,
     Lock,
@@ -48,6 +53,8 @@ _log = logging.getLogger(__name__)
 # So many calls of a plugin inside the program may hang; then it gets no more.
 MAX_BUSY = 8
 GUARD_SECONDS = 10.0
+# Of an event, what is not for a plugin in its own process.
+_KEPT = frozenset({"cfg", UNTRUSTED})
 # Registers a handler for a key of hooks; `hooks/registry.py` has it.
 Listen = Callable[..., object]
 MadeBy = Callable[[str, Any, tuple[str, ...]], Any]
@@ -55,11 +62,27 @@ MadeBy = Callable[[str, Any, tuple[str, ...]], Any]
 _brought: dict[tuple[str, str], str] = {}
 
 
+class Hook(Struct, frozen=True):
+    """What hears of a moment: under the name that it was given, and for which plugin. One that is `apart` nobody has to trust."""
+
+    name: str
+    function: HookFunction
+    order: int
+    plugin: str
+    apart: bool = False
+
+
 class Plugins:
     """A source of tools. Making one loads the plugins that run inside; the others start with their first call."""
 
     def __init__(
-        self, config: Config, registry: Registry, *, seconds: float = CALL_SECONDS, stall: float = STALL_SECONDS
+        self,
+        config: Config,
+        registry: Registry,
+        *,
+        seconds: float = CALL_SECONDS,
+        stall: float = STALL_SECONDS,
+        only: str = "",
     ) -> None:
         self._config, self._registry = config, registry
         self._seconds = seconds
@@ -70,8 +93,7 @@ class Plugins:
         self._busy: Counter[str] = Counter()
         self._watch = LoopWatch(self._inside, self._stalled, seconds=stall)
         self._tools: list[Tool] = []
-        # What hears of moments: the name that it was given, its function, its order, and its plugin.
-        self.hooks: list[tuple[str, HookFunction, int, str]] = []
+        self.hooks: list[Hook] = []
         # The chat platforms that plugins bring, with what makes an account of each.
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
@@ -81,7 +103,9 @@ class Plugins:
             if not (settings.wants(plugin_id) and known):
                 continue
             try:
-                self._use(usable(config, plugin_id, entry, lock), entry)
+                plugin = usable(config, plugin_id, entry, lock)
+                if not only or (plugin.manifest is not None and only in plugin.manifest.hooks):
+                    self._use(plugin, entry)
             except (HomarusError, OSError) as problem:
                 self._failed(plugin_id, str(problem))
         self._made = tuple(self._tools)
@@ -107,35 +131,51 @@ class Plugins:
                 self.channels.setdefault(name, brought)
             self.hooks += inside.hooks
         else:
-            apart = Apart(plugin, entry, sandbox_of(plugin, entry, self._config.paths.state_dir), seconds=self._seconds)
+            spec = sandbox_of(plugin, entry, self._config.paths.state_dir)
+            apart = Apart(plugin, entry, spec, seconds=self._seconds)
             self._apart.append(apart)
+            if plugin.manifest.hooks:
+                # A process of their own: a call that takes long must not keep hooks from being heard.
+                hearing = Apart(plugin, entry, spec, seconds=min(self._seconds, GUARD_SECONDS))
+                self._apart.append(hearing)
+                for name in plugin.manifest.hooks:
+                    hear = partial(heard_apart, plugin.id, hearing, name)
+                    self.hooks.append(Hook(name, hear, 0, plugin.id, apart=True))
         for tool in plugin.manifest.tools:
             run = partial(self._run_inside, plugin.id, functions[tool.name]) if runs_inside else None
             self._tools.append(_tool(plugin.id, tool, run or partial(self._run_apart, plugin.id, apart, tool.name)))
 
     def listen(self, listen: Listen) -> BeforeCall | None:
         """Let the hooks of plugins hear what `listen` tells of; return what looks at calls, if anything does."""
-        for name, function, order, plugin in self.hooks:
-            if name != BEFORE_CALL:
-                listen(HOOKS.get(name, name), function, source=f"plugin:{plugin}", order=order)
-        guards = sorted((each for each in self.hooks if each[0] == BEFORE_CALL), key=lambda each: each[2])
+        for hook in self.hooks:
+            if hook.name != BEFORE_CALL:
+                key, source = HOOKS.get(hook.name, hook.name), f"plugin:{hook.plugin}"
+                # Longer than it may take, so that it is noted here that it took too long.
+                listen(key, partial(self._hear, hook), source=source, order=hook.order, seconds=GUARD_SECONDS * 2)
+        guards = sorted((each for each in self.hooks if each.name == BEFORE_CALL), key=lambda each: each.order)
         return partial(self._before_call, guards) if guards else None
 
+    async def _hear(self, hook: Hook, event: HookEvent) -> None:
+        try:
+            await self._ask(hook, event)
+        except (Exception, SystemExit) as problem:
+            self._failed(hook.plugin, f"at {event.key}: {type(problem).__name__}: {problem}")
+            raise
+
+    async def _ask(self, hook: Hook, given: Any) -> Any:
+        async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
+            answer = await beside_the_loop(hook.function, given)
+            return await answer if inspect.isawaitable(answer) else answer
+
     async def _before_call(
-        self,
-        guards: list[tuple[str, HookFunction, int, str]],
-        tool: Tool,
-        arguments: dict[str, Any],
-        context: ToolContext,
+        self, guards: list[Hook], tool: Tool, arguments: dict[str, Any], context: ToolContext
     ) -> dict[str, Any]:
         """Ask every plugin that looks at calls, in order. The first block ends the asking; one that fails blocks."""
         self._watch.start()
-        for _, function, _, plugin in guards:
-            call = Call(tool.name, dict(arguments), str(context.session))
+        for hook in guards:
+            call, plugin = Call(tool.name, dict(arguments), str(context.session)), hook.plugin
             try:
-                async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
-                    answer = await beside_the_loop(function, call)
-                    found = await answer if inspect.isawaitable(answer) else answer
+                found = await self._ask(hook, call)
                 if not (found is None or isinstance(found, Decision)):
                     raise TypeError(f"it returned {type(found).__name__}, not a Decision")
             except Exception as problem:  # noqa: BLE001 - what should have looked and did not is no yes
@@ -143,7 +183,10 @@ class Plugins:
                 raise Denied(f"the plugin {plugin}, which looks at calls, failed") from None
             if found is not None and found.block:
                 raise Denied(single_line(found.reason, 300) or f"the plugin {plugin} does not allow this call")
-            arguments = arguments if found is None or found.arguments is None else dict(found.arguments)
+            if found is not None and found.arguments is not None and found.arguments != arguments:
+                arguments = dict(found.arguments)
+                if hook.apart:
+                    context.taint.add(f"plugin:{plugin}")
         return arguments
 
     async def _run_apart(
@@ -206,7 +249,7 @@ class _Inside:
         self.config = dict(entry.config)
         self.functions: dict[str, ToolFunction] = {}
         self.channels: dict[str, tuple[ChannelManifest, ChannelFactory]] = {}
-        self.hooks: list[tuple[str, HookFunction, int, str]] = []
+        self.hooks: list[Hook] = []
 
     def tool(self, name: str, function: ToolFunction) -> None:
         self._declared("tools", name, [tool.name for tool in self._manifest.tools])
@@ -236,7 +279,7 @@ class _Inside:
 
     def hook(self, name: str, function: HookFunction, *, order: int = 0) -> None:
         self._declared("hooks", name, self._manifest.hooks)
-        self.hooks.append((name, function, order, self._plugin.id))
+        self.hooks.append(Hook(name, function, order, self._plugin.id))
 
     @property
     def _manifest(self) -> Any:
@@ -275,6 +318,40 @@ class _Inside:
         missing = {tool.name for tool in self._manifest.tools} - self.functions.keys()
         if missing:
             raise ConfigError(f"the plugin {self._plugin.id} names no function for {', '.join(sorted(missing))}")
+
+
+async def heard_apart(plugin: str, apart: Apart, name: str, given: Call | HookEvent) -> Decision | None:
+    """Let a plugin in its own process hear of a moment. It gets plain facts without the configuration, and changes no others."""
+    if isinstance(given, Call):
+        answer = await apart.hook(
+            name, {"tool": given.tool, "arguments": given.arguments, "session_key": given.session_key}
+        )
+        return msgspec.convert(answer, Decision)
+    if given.key == BOOTSTRAP:
+        return None
+    facts = {
+        key: value for key, each in given.context.items() if key not in _KEPT and (value := _plain(each)) is not None
+    }
+    head = {"type": given.type, "action": given.action, "key": given.key, "session_key": given.session_key}
+    when = given.timestamp.isoformat()
+    answer = await apart.hook(
+        name, {**head, "timestamp": when, "context": facts, "messages": given.messages, "options": {}}
+    )
+    context = msgspec.convert(answer, dict[str, Any])["context"]
+    changed = {key: context[key] for key in facts if key in context and context[key] != facts[key]}
+    if changed:
+        given.context.update(changed)
+        given.context[UNTRUSTED] = [*given.context.get(UNTRUSTED, ()), f"plugin:{plugin}"]
+    given.messages[:] = msgspec.convert(answer["messages"], list[str])
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Return a fact as JSON has it; None for what is none."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return None
 
 
 def _tool(plugin: str, tool: ToolManifest, run: RunTool) -> Tool:

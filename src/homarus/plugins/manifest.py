@@ -27,16 +27,29 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 
 FILE = "homarus.plugin.json"
 MAX_FILES, MAX_BYTES, MAX_TOOLS = 2_000, 50_000_000, 50
-BEFORE_CALL = "before_tool_call"
+BEFORE_CALL, BOOTSTRAP = "before_tool_call", "agent:bootstrap"
 # The moments of a plugin by OpenClaw's names for them. Those of hooks (`command:new`) are understood, too.
 HOOKS = {
+    "before_model_resolve": "model:resolve",
+    "before_prompt_build": "prompt:build",
+    "before_agent_reply": "agent:reply",
+    "llm_input": "model:input",
+    "llm_output": "model:output",
+    "tool_result_persist": "tool:persist",
     "after_tool_call": "tool:after",
     "agent_end": "agent:end",
-    "before_prompt_build": "agent:bootstrap",
+    "session_start": "session:start",
+    "session_end": "session:end",
+    "subagent_spawned": "subagent:spawned",
+    "subagent_ended": "subagent:ended",
+    "cron_started": "cron:started",
+    "cron_finished": "cron:finished",
+    "before_install": "install:before",
     "before_compaction": "session:compact:before",
     "after_compaction": "session:compact:after",
     "before_reset": "command:reset",
     "message_received": "message:received",
+    "message_sending": "message:sending",
     "message_sent": "message:sent",
     "gateway_start": "gateway:startup",
     "gateway_stop": "gateway:shutdown",
@@ -61,7 +74,7 @@ class Wishes(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False):
-    """`homarus.plugin.json`. `entry` is `file.py:function`; all but `tools` needs to run inside the program."""
+    """`homarus.plugin.json`. `entry` is `file.py:function`; all but `tools` and `hooks` needs to run inside the program."""
 
     id: str
     entry: str
@@ -79,7 +92,8 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines or self.memory or self.channels or self.hooks)
+        edges = self.providers or self.context_engines or self.memory or self.channels
+        return bool(edges) or BOOTSTRAP in self.hooks  # a prompt is built without waiting for other processes
 
 
 class Entry(Struct, frozen=True, rename="camel"):

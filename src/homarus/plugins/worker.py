@@ -9,6 +9,8 @@ import inspect
 import json
 import os
 import sys
+import types
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,39 @@ class Api:
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.tools: dict[str, Any] = {}
+        self.hooks: list[tuple[int, str, Any]] = []
 
     def tool(self, name: str, function: Any) -> None:
         self.tools[name] = function
 
-    def provider(self, name: str, factory: Any, **_: Any) -> None:
-        raise RuntimeError("only tools run apart from the program")
+    def hook(self, name: str, function: Any, *, order: int = 0) -> None:
+        self.hooks.append((order, name, function))
 
-    context_engine = memory = channel = hook = provider
+    def provider(self, name: str, factory: Any, **_: Any) -> None:
+        raise RuntimeError("only tools and hooks run apart from the program")
+
+    context_engine = memory = channel = provider
+
+
+@dataclass(frozen=True)
+class Call:
+    tool: str
+    arguments: dict[str, Any]
+    session_key: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    block: bool = False
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+def pose_as_api() -> None:
+    """Let `from homarus.plugins.api import Decision` work here, too: the program itself is not to be seen from this process."""
+    for name in ("homarus", "homarus.plugins", "homarus.plugins.api"):
+        sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules["homarus.plugins.api"]).update(Call=Call, Decision=Decision, PluginApi=Api)
 
 
 def loaded(folder: str, entry: str, config: dict[str, Any]) -> Api:
@@ -42,13 +69,39 @@ def answered(api: Api, params: dict[str, Any]) -> str:
     function = api.tools.get(params["name"])
     if function is None:
         raise KeyError(f"register() named no function for {params['name']}")
-    result = function(params["arguments"])
-    return str(asyncio.run(result) if inspect.iscoroutine(result) else result)
+    return str(done(function(params["arguments"])))
+
+
+def done(result: Any) -> Any:
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def heard(api: Api, name: str, given: dict[str, Any]) -> dict[str, Any] | None:
+    """Run the hooks of a moment in order, and return what they decided or changed."""
+    functions = [function for _, each, function in sorted(api.hooks, key=lambda row: row[0]) if each == name]
+    if name != "before_tool_call":
+        event = types.SimpleNamespace(**given)
+        for function in functions:
+            done(function(event))
+        return {"context": event.context, "messages": event.messages}
+    arguments = None
+    for function in functions:
+        found = done(function(Call(**given)))
+        if found is None:
+            continue
+        if not isinstance(found, Decision):
+            raise TypeError(f"it returned {type(found).__name__}, not a Decision")
+        if found.block:
+            return {"block": True, "reason": found.reason}
+        if found.arguments is not None:
+            arguments = given["arguments"] = found.arguments
+    return {"arguments": arguments}
 
 
 def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
+    pose_as_api()
     api: Api | None = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -59,10 +112,14 @@ def main() -> None:
                 answer["result"] = sorted(api.tools)
             else:
                 assert api is not None, "start comes first"
-                answer["result"] = answered(api, request["params"])
+                asked = request["params"]
+                hook = request["method"] == "hook"
+                answer["result"] = heard(api, asked["name"], asked["given"]) if hook else answered(api, asked)
+            written = json.dumps(answer)
         except BaseException as problem:  # noqa: BLE001 - also what calls sys.exit has failed, and the next call comes
-            answer["error"] = {"code": -32000, "message": f"{type(problem).__name__}: {problem}"[:2_000]}
-        out.write(json.dumps(answer) + "\n")
+            error = {"code": -32000, "message": f"{type(problem).__name__}: {problem}"[:2_000]}
+            written = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        out.write(written + "\n")
         out.flush()
 
 

@@ -67,6 +67,11 @@ class ChatActions:
             words.silent,
             poll=words.poll,
         )
+        if not self._board.has_taken(ident):
+            heard = await self._board.sending(message)
+            if heard is None:
+                raise ToolError("a hook keeps this message from being sent")
+            message = heard
         try:
             async with asyncio.timeout(self._board.send_seconds):
                 settled = await self._board.sender.deliver(message)

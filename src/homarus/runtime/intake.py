@@ -81,6 +81,10 @@ class Desk(Protocol):
 
     def post(self, message: Outbound) -> bool: ...
 
+    async def posted(self) -> None:
+        """Return when what was posted is durable."""
+        ...
+
     def began(self, inbound: Inbound, route: Route) -> None:
         """A message was taken in: show that somebody reads it."""
         ...
@@ -273,6 +277,7 @@ class Intake:
         name = f"{message_key(inbound)}.{key.agent_id}"
         for number, reply in enumerate(done.replies):
             self._desk.post(answer(inbound, f"said.{name}.{number}", reply))
+        await self._desk.posted()
         if done.item is None:
             lane = self._client.runtime.open_lane(key)
             if done.refused and lane is not None and not lane.knows(message_key(inbound)):
@@ -304,6 +309,7 @@ class Intake:
         ended = events[-1] if events else None  # None: this process has it now, and its own turn speaks
         if isinstance(ended, RunEnded) and (text := shape(ended.text or ended.error).text):
             self._desk.post(answer(item.inbound, f"said.{item.key}", text))
+            await self._desk.posted()
         self._journal.settle(item.key + _LETTER)
 
 

@@ -42,6 +42,11 @@ class Lanes:
         return [key for key, lane in self._lanes.items() if lane.busy]
 
     @property
+    def known(self) -> list[SessionKey]:
+        """Return the sessions that this process has talked in."""
+        return list(self._lanes)
+
+    @property
     def idle(self) -> bool:
         """Say whether nothing runs and nothing waits in any session."""
         return all(lane.idle_now for lane in self._lanes.values())

@@ -294,6 +294,7 @@ class LocalClient:
             if store.find(key) is None:
                 return []
             notes = await self.tell_hooks(event, key, caller)
+            self.home.tell.session_ended(key, event.rpartition(":")[2])
             self.home.sessions.forget(key)
             store.reset(key, by="new" if event == "command:new" else "reset")
             return notes

@@ -129,6 +129,7 @@ class Operations:
             return None
         await self._runtime.stop(session, "the session is deleted")
         async with self._runtime.exclusively(session):
+            self._home.tell.session_ended(session, "deleted")
             self._home.sessions.forget(session)
             place = self._home.store(session.agent_id).delete(session)
         self._runtime.drop_lane(session)

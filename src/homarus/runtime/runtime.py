@@ -14,6 +14,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
+from homarus.agent.hook_events import IN_TURNS
 from homarus.agent.memories import MemoryWatchers
 from homarus.agent.open_session import IndexFlusher
 from homarus.agent.resume import cut_off
@@ -104,7 +105,7 @@ class Runtime:
             self.platforms = plugins.channels
             if (guard := plugins.listen(home.tell.listen)) is not None:
                 home.toolkit.before_call(guard)
-        if home.tell.anybody("tool:after") or home.tell.anybody("agent:end"):
+        if any(map(home.tell.anybody, IN_TURNS)):
             self.listeners.watch(home.tell.happened)
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
@@ -125,7 +126,9 @@ class Runtime:
         from homarus.automation.scheduler import Automation
         from homarus.runtime.starter import TurnStarter, chores
 
-        return Automation(self.home, TurnStarter(self), chores(self.home))
+        made = Automation(self.home, TurnStarter(self), chores(self.home))
+        made.listen(self.home.tell.job)
+        return made
 
     # Messages and lanes.
 
@@ -259,6 +262,8 @@ class Runtime:
                     outcome = await self.turns.run(turn)
                 if speech is not None:
                     speech.end(outcome)  # an answer that is not on its way durably leaves its question open
+                    if self.outlet is not None:
+                        await self.outlet.posted()
                 settle(*stored)
             finally:
                 if speech is not None:
@@ -387,6 +392,8 @@ class Runtime:
         if "automation" in self.__dict__:
             if self.automation.runs_here:  # this process was the home's service
                 await self.home.tell("gateway:shutdown", main_session(self.home.config.default_agent.id), {})
+                for key in self.lanes.known:
+                    self.home.tell.session_ended(key, "shutdown")
             await self.automation.aclose()
         if self._timer is not None:
             self._timer.cancel()

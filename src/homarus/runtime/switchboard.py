@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.agent.open_session import OpenSession
 from homarus.channels.channel import Change, Manifest
@@ -25,7 +26,7 @@ from homarus.channels.pairing import PairingStore
 from homarus.channels.settings import default_account
 from homarus.commands.groups.admin import DECISIONS
 from homarus.config.view import Config
-from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError, StorageError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
 from homarus.core.routes import AT_HOME, Route, SessionKey, main_session, normalize_account_id
@@ -33,7 +34,7 @@ from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.sender import Sender
+from homarus.delivery.sender import Sender, target_of
 from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
@@ -53,6 +54,7 @@ SHOWN = (
     "and do not repeat it.]\n"
 )
 MAX_ASKED = 200
+SENDING = "message:sending"
 SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
@@ -122,6 +124,9 @@ class Switchboard:
         self._approvers: dict[str, set[tuple[str, str, str]]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._posting: set[asyncio.Task[None]] = set()
+        self._unposted: list[Outbound] = []
+        self._in_order: dict[tuple[str, str, str, str], asyncio.Lock] = {}
 
     # Its life.
 
@@ -147,7 +152,12 @@ class Switchboard:
 
     async def drain(self, seconds: float) -> None:
         """Wait until what was said is sent, as far as that is possible now, at most so long."""
-        await asyncio.wait({asyncio.ensure_future(self.sender.idle())}, timeout=seconds)
+
+        async def sent() -> None:
+            await asyncio.gather(*self._posting)
+            await self.sender.idle()
+
+        await asyncio.wait({asyncio.ensure_future(sent())}, timeout=seconds)
 
     async def aclose(self) -> None:
         """Stop listening, then sending; everything that is not done is on disk."""
@@ -158,6 +168,7 @@ class Switchboard:
         self.signs.close()
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._posting, return_exceptions=True)
         await self.sender.stop()
         self.outbox.close()
         self._wrote.close()
@@ -268,10 +279,48 @@ class Switchboard:
                 speech.interrupted()
 
     def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
-        return self.sender.submit(message, pause=pause, preview=preview)
+        """Make a message durable and bring it on its way. Where hooks look at it first, it is durable when `posted` returns."""
+        if self.has_taken(message.id) or not self._home.tell.anybody(SENDING):
+            return self.sender.submit(message, pause=pause, preview=preview)
+        task = asyncio.ensure_future(self._post_heard(message, pause))
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
+        return True
+
+    async def posted(self) -> None:
+        """Return when all that was posted is durable. Raises StorageError where that is not so."""
+        await asyncio.gather(*self._posting)
+        again, self._unposted = self._unposted, []
+        for message in again:
+            self.sender.submit(message)
+
+    async def _post_heard(self, message: Outbound, pause: float) -> None:
+        # What was posted to a chat first is there first, however long hooks look at it.
+        async with self._in_order.setdefault(target_of(message), asyncio.Lock()):
+            heard = await self.sending(message)
+            try:
+                if heard is not None:
+                    self.sender.submit(heard, pause=pause)
+            except StorageError as problem:  # a full disk: it is tried once more by whoever waits for it
+                _log.error("words for %s are not durable yet: %s", message.channel, problem)
+                self._unposted.append(heard or message)
+
+    async def sending(self, message: Outbound) -> Outbound | None:
+        """Return a message as hooks want it to be sent, before it is promised; None where one of them cancels it."""
+        facts = {"content": message.text, "to": message.to, "channelId": message.channel, "accountId": message.account}
+        told = await self._home.tell.ask(
+            SENDING, main_session(self._home.config.default_agent.id), {**facts, "cancel": False}
+        )
+        if told is None:
+            return message
+        text = told.context.get("content")
+        if told.context.get("cancel") is True or (message.text and text == "" and not message.media):
+            return None
+        return replace(message, text=text) if isinstance(text, str) else message
 
     def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
-        return self.sender.preview(message, mode, settings)
+        # What a hook may change or keep back is not shown before it did.
+        return None if self._home.tell.anybody(SENDING) else self.sender.preview(message, mode, settings)
 
     def discard(self, preview: Preview) -> None:
         self.sender.discard(preview)
@@ -361,6 +410,7 @@ class Switchboard:
             return why
         try:
             self.post(message)
+            await self.posted()
         except HomarusError as problem:
             return str(problem)
         return ""
@@ -399,7 +449,8 @@ class Switchboard:
             del self._approvers[next(iter(self._approvers))]
         for number, whom in enumerate(whom_all):
             ident = f"ask.{event.approval_id}.{number}"
-            self.post(Outbound(ident, whom.channel, whom.to, text, whom.account, whom.thread, buttons=buttons))
+            # Not for hooks: what is asked must be what would be done.
+            self.sender.submit(Outbound(ident, whom.channel, whom.to, text, whom.account, whom.thread, buttons=buttons))
 
     def _tell_hooks(self, route: Route, *moments: tuple[str, dict[str, Any]]) -> None:
         """Tell hooks of moments that follow each other, beside everything else."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -75,6 +76,20 @@ class Candidate(Struct, frozen=True):
     wants: Wants
     findings: tuple[tuple[str, Finding], ...]
 
+    def facts(self, source: str) -> dict[str, Any]:
+        """Return what whoever may refuse it is told."""
+        found = [f"{file}: {finding.rule}" for file, finding in self.findings]
+        facts = {"kind": "skill", "name": self.name, "source": source, "folder": str(self.folder)}
+        return {**facts, "sha256": self.sha256, "findings": found}
+
+
+# Asked before a skill is put here. Raises HomarusError to refuse it.
+Leave = Callable[[dict[str, Any]], None]
+
+
+def _lets_all(_facts: dict[str, Any]) -> None:
+    return None
+
 
 class LockFile:
     """What was installed here, by name."""
@@ -104,11 +119,16 @@ class Outcome(Struct, frozen=True):
     more: tuple[str, ...] = ()
 
 
-def install(source: str, own_dir: Path, skills_dir: Path, *, anyway: bool = False) -> list[Outcome]:
+def install(
+    source: str, own_dir: Path, skills_dir: Path, *, anyway: bool = False, leave: Leave = _lets_all
+) -> list[Outcome]:
     """Install the skills of a source into quarantine; what looks like an attack stays out unless `anyway`."""
     lock, done = LockFile(own_dir), []
     with fetched(source) as folder:
-        for found in candidates(folder):
+        offered = candidates(folder)
+        for found in offered:  # all of them first: of a source that is refused nothing is put here
+            leave(found.facts(_whole(source)))
+        for found in offered:
             fine = anyway or not found.findings
             if fine:
                 put(found, skills_dir)
@@ -117,7 +137,7 @@ def install(source: str, own_dir: Path, skills_dir: Path, *, anyway: bool = Fals
     return done
 
 
-def update(name: str, own_dir: Path, skills_dir: Path, *, force: bool = False) -> Outcome:
+def update(name: str, own_dir: Path, skills_dir: Path, *, force: bool = False, leave: Leave = _lets_all) -> Outcome:
     """Fetch an installed skill again. It stays approved only if it asks for nothing more and nothing in it is suspicious."""
     row = installed(name, own_dir)
     if digest(skills_dir / name) != row.sha256 and not force:
@@ -129,6 +149,7 @@ def update(name: str, own_dir: Path, skills_dir: Path, *, force: bool = False) -
         if found is None:
             raise HomarusError(f"{row.source} holds no skill '{name}' any more")
         more, same = found.wants.beyond(row.wants), found.sha256 == row.sha256
+        leave(found.facts(row.source))
         put(found, skills_dir)
     approved = row.approved and (same or not (more or found.findings))
     LockFile(own_dir).write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=approved))

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError
+from homarus.core.routes import main_session
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.methods.agents import workspace_of
 from homarus.gateway.methods.catalog import AgentParams
@@ -21,7 +22,7 @@ from homarus.gateway.protocol import Code, Refused
 from homarus.gateway.scopes import ADMIN, NODE, READ
 from homarus.hooks.manifest import Requires
 from homarus.skills.gate import Verdict, judge
-from homarus.skills.install import MAX_BYTES, LockFile, Outcome, install, update
+from homarus.skills.install import MAX_BYTES, Leave, LockFile, Outcome, install, update
 from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
 
 MAX_UPLOADS = 4  # archives that are being sent at the same time
@@ -174,7 +175,9 @@ async def _fetch_again(call: Call, params: UpdateParams) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for name in names:
         try:
-            done = await asyncio.to_thread(update, name, paths.own_dir, paths.skills_dir, force=params.force)
+            done = await asyncio.to_thread(
+                update, name, paths.own_dir, paths.skills_dir, force=params.force, leave=_leave(call)
+            )
         except HomarusError as problem:
             results.append({"slug": name, "ok": False, "error": problem.message})
         else:
@@ -214,7 +217,9 @@ async def put_in(call: Call, params: InstallParams) -> dict[str, Any]:
 async def _installed(call: Call, source: str, *, force: bool) -> dict[str, Any]:
     paths = call.client.home.config.paths
     try:
-        done = await asyncio.to_thread(install, source, paths.own_dir, paths.skills_dir, anyway=force)
+        done = await asyncio.to_thread(
+            install, source, paths.own_dir, paths.skills_dir, anyway=force, leave=_leave(call)
+        )
     except HomarusError as problem:
         raise Refused(str(problem)) from None
     rows = [{"slug": each.skill.name, **_told(each)} for each in done]
@@ -223,6 +228,17 @@ async def _installed(call: Call, source: str, *, force: bool) -> dict[str, Any]:
     refused = [row["slug"] for row in rows if not row["installed"]]
     words = f"looks like an attack, read it first: {', '.join(refused)}" if refused else "installed, in quarantine"
     return {"ok": not refused, "message": words, "skills": rows}
+
+
+def _leave(call: Call) -> Leave:
+    """Return what asks the hooks of this home, from the thread that installs, whether something may be put there."""
+    home, loop = call.client.home, asyncio.get_running_loop()
+
+    def ask(facts: dict[str, Any]) -> None:
+        asked = home.tell.leave("install:before", main_session(home.config.default_agent.id), facts)
+        asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+    return ask
 
 
 def _told(done: Outcome) -> dict[str, Any]:
