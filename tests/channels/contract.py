@@ -42,7 +42,7 @@ LIMIT = 30.0  # seconds after which a scenario hangs; nothing is measured by it
 
 class Rig(Protocol):
     """One platform with a server of its own. `features` says what it has: group, mention, thread, edit, react, media,
-    fail (its server can be told to refuse), drop (its connection can be cut), repeat (it can bring an update again)."""
+    busy (its server can ask for patience), fail (it can fail), drop (its connection can be cut), repeat (it can bring an update again)."""
 
     manifest: Manifest
     features: frozenset[str]
@@ -328,8 +328,12 @@ async def a_thread_is_answered_in_that_thread(rig: Rig, folder: Path) -> None:
         await rig.write("ada", "in a thread", "thread")
         await until(lambda: rig.shown("ada", "thread"), stage.trouble)
         assert rig.shown("ada", "group") == []
-        key = str(route_for(stage.heard[0].inbound, stage.config).session_key)
-        assert ":thread:" in key or ":topic:" in key
+        await rig.write("ada", "beside it", "group")
+        await until(lambda: len(stage.heard) == 2, stage.trouble)
+        aside, beside = (route_for(decision.inbound, stage.config).session_key for decision in stage.heard)
+        assert aside != beside
+        await until(lambda: rig.shown("ada", "group") == ["You said: beside it"], stage.trouble)
+        assert rig.shown("ada", "thread") == ["You said: in a thread"]
 
 
 @needs()
@@ -405,7 +409,7 @@ async def a_file_comes_in_and_goes_out(rig: Rig, folder: Path) -> None:
         await until(lambda: stage.outbox.outcome("file-1") == "sent", stage.trouble)
 
 
-@needs("fail")
+@needs("busy")
 async def a_server_that_asks_for_patience_gets_it(rig: Rig, folder: Path) -> None:
     async with at_work(rig, folder, **_open_to(rig, "ada")) as stage:
         rig.refuse(429, retry_after=0.05)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.channels.homes import NOON
 
@@ -144,6 +144,7 @@ def test_an_account_cannot_name_another_file(store, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"fake-pairing.json", "fake-evil-allowFrom.json"}
 
 
+@example(b'\x80"', 5)
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_a_torn_file_never_lets_anybody_in(tmp_path_factory, noise, cut):
     folder = tmp_path_factory.mktemp("torn")

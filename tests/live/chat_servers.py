@@ -245,7 +245,12 @@ class Wire:
             writer.close()
             return
         self._open |= {writer, out}
-        await asyncio.gather(self._pass(reader, out), self._pass(there, writer))
+        await asyncio.gather(self._upward(reader, out, writer), self._pass(there, writer))
+
+    async def _upward(
+        self, reader: asyncio.StreamReader, out: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        await self._pass(reader, out)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -330,9 +335,33 @@ async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
         yield port
 
 
+_REFUSALS = """
+local st = require "util.stanza";
+local path, whose = module:get_option_string("refusals_file"), module:get_option_string("refusals_of");
+local function refuse(event)
+    local stanza = event.stanza;
+    local file = stanza:get_child("body") and stanza.attr.from:match("^[^/]*") == whose and io.open(path);
+    if not file then return; end
+    local first, rest = file:read("*l"), file:read("*a");
+    file:close();
+    if not first then return; end
+    file = io.open(path, "w");
+    file:write(rest or "");
+    file:close();
+    event.origin.send(st.error_reply(stanza, "wait", first));
+    return true;
+end
+module:hook("pre-message/bare", refuse, 1000);
+module:hook("pre-message/full", refuse, 1000);
+"""
+
+
 @contextlib.asynccontextmanager
 async def prosody(folder: Path, *people: str, anonymous: bool = False) -> AsyncIterator[int]:
-    """Start an XMPP server for `localhost` with rooms, an archive and file uploads; every password is `secret`."""
+    """Start an XMPP server for `localhost` with rooms, an archive and file uploads; every password is `secret`.
+
+    Each line of the file `refusals` in the folder is a condition with which it sends back one message of the first person.
+    """
     binary = program("prosody", "prosody (Debian)")
     control = program("prosodyctl", "prosody (Debian)")
     cert, key = certificate(folder)
@@ -340,10 +369,15 @@ async def prosody(folder: Path, *people: str, anonymous: bool = False) -> AsyncI
     (folder / "data").mkdir(exist_ok=True)
     config = folder / "prosody.cfg.lua"
     whois = "moderators" if anonymous else "anyone"
+    (folder / "plugins").mkdir(exist_ok=True)
+    (folder / "plugins/mod_refusals.lua").write_text(_REFUSALS)
     config.write_text(f"""
 run_as_root = true
 pidfile = "{folder}/prosody.pid"
 data_path = "{folder}/data"
+plugin_paths = {{ "{folder}/plugins" }}
+refusals_file = "{folder}/refusals"
+refusals_of = "{people[0]}@localhost"
 log = {{ info = "{folder}/prosody.log" }}
 interfaces = {{ "127.0.0.1" }}
 c2s_ports = {{ {port} }}
@@ -351,7 +385,7 @@ s2s_ports = {{ }}
 http_ports = {{ {http} }}
 https_ports = {{ }}
 http_interfaces = {{ "127.0.0.1" }}
-modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "carbons", "mam", "offline", "presence", "message", "iq" }}
+modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "carbons", "mam", "offline", "presence", "message", "iq", "refusals" }}
 modules_disabled = {{ "s2s" }}
 c2s_require_encryption = true
 authentication = "internal_hashed"

@@ -64,6 +64,12 @@ async def test_a_room(tmp_path: Path) -> None:
             await xmpp.typing(to(ROOM))
             assert ROOM in {one.id for one in await xmpp.directory("")}
             assert (await xmpp.probe()).id == "helper@localhost"
+            # A client that sends again after a broken connection gives the same id; the room gives another.
+            for words in ("once", "once"):
+                await rig.people["ada"].say(ROOM, stanzas.body(words), group=True, id_="same")
+            await rig.write("ada", "last", "group")
+            await until(lambda: "last" in host.texts)
+            assert host.texts[2:] == ["once", "last"]
         assert host.troubles == []
 
 
@@ -106,6 +112,11 @@ async def test_what_came_while_we_were_away_and_what_is_refused(tmp_path: Path) 
                 with pytest.raises(DeliveryError) as caught:
                     await xmpp.send(to(address), Piece("x", "x"), "k")
                 assert caught.value.kind is kind, address
+            for status, kind in ((429, DeliveryFailure.RATE_LIMIT), (503, DeliveryFailure.TRANSIENT)):
+                rig.refuse(status)
+                with pytest.raises(DeliveryError) as caught:
+                    await xmpp.send(to("ada@localhost"), Piece("x", "x"), "k")
+                assert caught.value.kind is kind
             await xmpp.send(to("ada@localhost"), Piece("a\x00\x1bb", "ab"), "k2")
             await until(lambda: "ab" in rig.shown("ada"))
         ids = [one.id for one in host.received]

@@ -13,6 +13,8 @@ from homarus.memory.evaluate import write
 
 SAME = [
     ("Anna prefers tea over coffee.", "Anna now prefers coffee."),
+    ("Anna prefers tea to coffee.", "Anna prefers coffee to tea."),
+    ("Inés prefiere el té al café.", "Inés prefiere el café al té."),
     ("Anna's favourite drink is tea.", "Anna switched from tea to coffee."),
     ("Jonas lives in Berlin.", "Jonas has moved to Hamburg."),
     ("My dentist is Dr. Bauer.", "My dentist is Dr. Okafor now."),

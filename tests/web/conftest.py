@@ -112,10 +112,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def serving(folder: Path, *kind: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """Serve the home in a folder from a process of its own, and give its port."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    line = [sys.executable, "-m", "tests.web.serve", str(folder)]
+    line = [sys.executable, "-m", "tests.web.serve", str(folder), *kind]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT) as process:
         assert process.stdin is not None and process.stdout is not None
         try:

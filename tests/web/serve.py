@@ -1,4 +1,4 @@
-"""A home with notes, conversations and a model that does what it is told to, served for a browser: `python -m tests.web.serve FOLDER`."""
+"""A home with notes, conversations and a model that does what it is told to, served for a browser: `python -m tests.web.serve FOLDER [plain]`."""
 
 from __future__ import annotations
 
@@ -111,6 +111,58 @@ class PageModel:
         yield Stop(Assistant(tuple(parts), usage=usage, stop_reason=reason, provider="script", model="model"))
 
 
+# A talk as people have them, for the picture in the README: what is said, the call, and the answer.
+TALK = {
+    "When is the dentist, and is the weekend free?": (
+        ToolCall("d1", "read", {"path": "memory/2026-05-01.md"}),
+        (
+            "The dentist is on **Friday, 8 May, at ten** (memory/2026-05-01.md#L3). The weekend looks like this:\n\n"
+            "| day | what |\n|:--|:--|\n| Saturday | free |\n| Sunday | lunch with Ben at one |\n"
+        ),
+    ),
+    "How long until then? Show me how you count.": (
+        ToolCall("d2", "exec", {"command": "date -d 2026-05-08 +%A"}),
+        (
+            "Seven days:\n\n```python\nfrom datetime import date\n\nleft = date(2026, 5, 8) - date(2026, 5, 1)\n"
+            'print(f"{left.days} days until the dentist")\n```\n\nShall I remind you the evening before?'
+        ),
+    ),
+}
+
+
+class TalkModel:
+    """Says its part of a talk."""
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        call, text = next(part for said, part in TALK.items() if said in last_user(request.messages))
+        done = isinstance(request.messages[-1], ToolResult)
+        shown: tuple[Part, ...] = (Text(text),) if done else (call,)
+        if done:
+            yield TextDelta(text)
+        usage = Usage(input=900, output=120, cache_read=2_000, cost=Cost(input=0.002, output=0.001))
+        reason = StopReason.STOP if done else StopReason.TOOL_USE
+        yield Stop(Assistant(shown, usage=usage, stop_reason=reason, provider="script", model="model"))
+
+
+def plain(folder: Path) -> House:
+    """Return a home in which nobody means harm."""
+    tools = {"exec": {"mode": "full"}}
+    defaults = {"memorySearch": {"provider": "none"}, "sandbox": {"mode": "off"}, "skipBootstrap": True}
+    house = House(folder, config={"agents": {"defaults": defaults}, "tools": tools})
+    house.model = TalkModel()  # type: ignore[assignment]
+    (house.workspace / "memory").mkdir(parents=True)
+    note = "# Friday\n\nThe dentist is on 8 May at ten.\nBen comes for lunch on Sunday at one.\n"
+    (house.workspace / "memory/2026-05-01.md").write_text(note)
+    store = SessionStore(
+        house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds(), main_key="main"
+    )
+    for label in ("The garden in spring", "Letter to the landlord", "Porto in June"):
+        with store.open_writer(key := store.key(f"agent:main:explicit:{label.split()[-1].lower()}")) as writer:
+            writer.append_message(User((Text(label),)))
+        store.update(key, label=label)
+    return house
+
+
 def furnish(folder: Path) -> House:
     """Put into a home what the views show, and foreign words wherever views show some."""
     odd = {"id": "m", "name": ODD.format(22, 23), "contextWindow": 8_000}
@@ -173,11 +225,11 @@ def _fill(house: House) -> None:
         writer.compact("What was said before, in short.", said.id, 9_000)
 
 
-async def main(folder: Path) -> None:
-    house = furnish(folder)
+async def main(folder: Path, kind: str) -> None:
+    house = plain(folder) if kind == "plain" else furnish(folder)
     async with served(house, unix=True) as home:
         names = {"display_name": ODD.format(36, 37), "platform": "linux", "client_id": "node-host"}
-        for role in ("node", "operator"):
+        for role in () if kind == "plain" else ("node", "operator"):
             wish = Pending("", f"{role}-1", "key", (), "", 0, role=role, **names)
             home.gateway.devices.pair(wish, frozenset(), "test")
         home.gateway.port = home.port
@@ -187,4 +239,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:] or [""]))

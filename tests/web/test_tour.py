@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.web.conftest import SIZES, Site, until
+from tests.web.conftest import SIZES, Site, serving, until
+from tests.web.serve import TALK
 from tests.web.test_chat import go, say
 from tests.web.test_views import VIEWS, settled
 
@@ -26,7 +28,7 @@ SHOWN = {
     "cost": "cost",
     "config/gateway": "settings",
 }
-KEPT = {*(f"desktop-light-{name}" for name in ("chat", "question", "context", "memory", "settings")), "desktop-dark-cost", "desktop-dark-chat",
+KEPT = {*(f"desktop-light-{name}" for name in ("talk", "chat", "question", "context", "memory", "settings")), "desktop-dark-cost", "desktop-dark-talk",
         "phone-light-menu", "phone-light-question", "phone-dark-chat"}  # fmt: skip
 RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}"
 
@@ -149,6 +151,22 @@ def _pair(page: Any, site: Site) -> None:
     page.locator("td >> text=setup-code").nth(known).wait_for()
     page.locator("tr", has_text="setup-code").last.locator("button.danger").click()
     page.click("dialog .danger")
+
+
+def test_a_talk_looks_as_in_the_readme(browser: Any) -> None:
+    with tempfile.TemporaryDirectory(prefix="h") as short, serving(Path(short), "plain") as (port, _process):
+        site = Site(browser, port, Path(short))
+        page = site.page(context=site.context(1280, 800, color_scheme="light"))
+        begin(page)
+        for number, said in enumerate(TALK):
+            say(page, said)
+            page.wait_for_selector(f".message footer >> text=script/model >> nth={number}")
+        page.wait_for_selector("text=Shall I remind you")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            picture(page, f"desktop-{scheme}-talk")
+        assert site.problems == []
+        site.tidy()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

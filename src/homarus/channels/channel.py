@@ -45,6 +45,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     place: Place = Place()
     # Other dialects that its place can be written in, by what the account's `formatting` calls them.
     dialects: dict[str, str] = {}
+    # What of its place an account lacks that sets a key, as where a platform has two ways.
+    lacks: dict[str, tuple[str, ...]] = {}
     settings: dict[str, Setting] = {}
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.

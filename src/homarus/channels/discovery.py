@@ -41,7 +41,7 @@ def read_manifests(folder: Path) -> dict[str, Manifest]:
     for path in sorted(folder.glob(f"*/{FILE}")):
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-        except (OSError, msgspec.DecodeError) as problem:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise ConfigError(f"{path} cannot be read: {problem}", cure="install the program again") from None
         if manifest.id != path.parent.name or not _ID.fullmatch(manifest.id) or manifest.id in RESERVED:
             raise ConfigError(f"{path}: '{manifest.id}' cannot be its id", cure="its id is the name of its folder")

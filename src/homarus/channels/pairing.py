@@ -179,7 +179,7 @@ class PairingStore:
                 document = msgspec.json.decode(data)
                 kept = self._kept[path] = (stamp, document if isinstance(document, dict) else {})
             return kept[1]
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
 
     @contextmanager

@@ -197,7 +197,7 @@ class Note:
     def read(self) -> dict[str, Any]:
         try:
             held = msgspec.json.decode(self._path.read_bytes())
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
         return held if isinstance(held, dict) else {}
 
@@ -209,7 +209,7 @@ class Note:
         """Return what it holds as a type; None where it holds something else."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=kind)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
 
@@ -226,8 +226,19 @@ class Call(Struct, frozen=True):
 Answer = Callable[[Call], Awaitable[tuple[int, bytes]]]
 
 
-async def listen(host: str, port: int, path: str, answer: Answer) -> None:
-    """Serve one path (and `/healthz`) until cancelled. Raises `ChannelError` where the port cannot be had."""
+def bound(settings: Mapping[str, Any], usual: int) -> socket.socket:
+    """Return the port on which a platform calls us; 0 is any that is free. Raises `ChannelError` where it cannot be had."""
+    host, port = str(settings.get("webhookHost") or "127.0.0.1"), settings.get("webhookPort")
+    port = usual if port is None else int(port)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as problem:
+        cure = "another program has the port, or the address is not this machine's: see webhookHost and webhookPort"
+        raise ChannelError(f"cannot listen on {host}:{port}: {reason(problem)}", cure=cure) from problem
+
+
+async def listen(port: socket.socket, path: str, answer: Answer) -> None:
+    """Serve one path (and `/healthz`) until cancelled, and close the port."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -241,11 +252,6 @@ async def listen(host: str, port: int, path: str, answer: Answer) -> None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": body})
 
-    try:
-        port_socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as problem:
-        cure = "another program has the port, or the address is not this machine's: see webhookHost and webhookPort"
-        raise ChannelError(f"cannot listen on {host}:{port}: {problem.strerror}", cure=cure) from problem
     server = Server(
         uvicorn.Config(
             app,
@@ -259,13 +265,13 @@ async def listen(host: str, port: int, path: str, answer: Answer) -> None:
             limit_concurrency=64,
         )
     )
-    serving = asyncio.ensure_future(server.serve(sockets=[port_socket]))
+    serving = asyncio.ensure_future(server.serve(sockets=[port]))
     try:
         await asyncio.shield(serving)
     finally:
         server.should_exit = True
         await serving
-        port_socket.close()
+        port.close()
 
 
 async def _handled(scope: Any, receive: Any, path: str, answer: Answer) -> tuple[int, bytes]:

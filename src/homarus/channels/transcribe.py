@@ -215,7 +215,7 @@ def _written(folder: Path) -> str:
 def _text_of(reply: bytes) -> str:
     try:
         found: Any = msgspec.json.decode(reply)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
     text = found.get("text") if isinstance(found, dict) else None
     if not isinstance(text, str):

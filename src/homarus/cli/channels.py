@@ -201,7 +201,7 @@ def _typed(key: str, setting: Setting, text: str) -> Any:
     elif setting.type != "string":
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             value = text
     if not fits(value, setting):
         raise click.UsageError(f"{key} must be a {setting.type}")

@@ -1,4 +1,4 @@
-"""What every platform must do, on Discord. A thread of Discord is a channel of its own, so it is no thread here."""
+"""What every platform must do, on Discord. A thread there is a channel of its own, under another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("hikari", reason="needs hikari: pip install 'homarus[discord]'")
 
 from tests.channels.contract import SCENARIOS, play
-from tests.channels.discord.fake_discord import ALICE, BOT, GENERAL, TOKEN, FakeDiscord, Refuse, serving
+from tests.channels.discord.fake_discord import ALICE, BOT, GENERAL, THREAD, TOKEN, FakeDiscord, Refuse, serving
 
 from homarus.channels.channel import Host, Manifest
 from homarus.channels.discord.adapter import Discord
@@ -19,8 +19,8 @@ from homarus.channels.support import Pauses
 
 class DiscordRig:
     manifest = manifests()["discord"]
-    features = frozenset({"group", "mention", "edit", "react", "media", "fail", "drop", "repeat"})
-    without = {"thread": "a thread is a channel of its own, and answered as one; see test_discord"}
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    without: dict[str, str] = {}
 
     def __init__(self, fake: FakeDiscord) -> None:
         self.fake = fake
@@ -38,10 +38,10 @@ class DiscordRig:
         return {"ada": "11", "bob": "12", "eve": "13"}[who]
 
     def chat(self, who: str, to: str) -> str:
-        return self.person(who) if to == "direct" else GENERAL
+        return self.person(who) if to == "direct" else self._room(who, to)
 
     def _room(self, who: str, to: str) -> str:
-        return f"9{self.person(who)}" if to == "direct" else GENERAL
+        return {"direct": f"9{self.person(who)}", "group": GENERAL, "thread": THREAD}[to]
 
     async def write(
         self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b""

@@ -19,7 +19,7 @@ ME = "agent@test.example"
 
 
 class EmailRig:
-    features = frozenset({"media", "fail", "drop", "repeat"})
+    features = frozenset({"media", "busy", "fail", "drop", "repeat"})
     without = {
         "group": "a letter to several people is answered to its sender",
         "mention": "there are no groups in which one could be named",

@@ -159,7 +159,7 @@ class FakeRig:
     """The fake platform as the contract's scenarios use it."""
 
     manifest = MANIFEST
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
     without: dict[str, str] = {}
 
     def __init__(self) -> None:

@@ -58,14 +58,36 @@ class Person:
                 self.seen.append(line)
 
 
+class Hurried(Wire):
+    """A wire on which the next so many messages are refused, as servers do that bear only so many recipients in a time."""
+
+    hurried = 0
+
+    async def _upward(
+        self, reader: asyncio.StreamReader, out: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while line := await reader.readline():
+                said = wire.parse(line.rstrip(b"\r\n"))
+                if self.hurried and said and said.command == "PRIVMSG":
+                    self.hurried -= 1
+                    words = "Target change too fast. Please wait 0 seconds."
+                    back.write(f":irc.example.net 439 helper {said.param(0)} :{words}\r\n".encode())
+                    continue
+                out.write(line)
+                await out.drain()
+        self._open.discard(out)
+        out.close()
+
+
 class IrcRig:
-    features = frozenset({"group", "mention", "drop"})
+    features = frozenset({"group", "mention", "drop", "busy"})
     without = {
         "thread": "it has no threads",
         "edit": "what was said stays said",
         "react": "it has no reactions",
         "media": "it carries no files",
-        "fail": "a real server refuses by numbers, not by status; those are in test_adapter",
+        "fail": "a server that fails closes the connection: it has no number for that",
         "repeat": "no line comes twice",
     }
 
@@ -78,7 +100,7 @@ class IrcRig:
     async def __aenter__(self) -> Self:
         self._stack = contextlib.AsyncExitStack()
         self.port = await self._stack.enter_async_context(self._server(self.folder))
-        self.wire = await self._stack.enter_async_context(Wire(self.port))
+        self.wire = await self._stack.enter_async_context(Hurried(self.port))
         for who in ("ada", "bob", "eve"):
             self.people[who] = await self._stack.enter_async_context(Person(self.port, who))
             self.people[who].type(f"JOIN {ROOM}")
@@ -124,7 +146,7 @@ class IrcRig:
         raise NotImplementedError
 
     def refuse(self, status: int, *, times: int = 1, retry_after: float | None = None) -> None:
-        raise NotImplementedError
+        self.wire.hurried = times
 
     async def drop(self) -> None:
         seen = sum(line.command == "QUIT" for line in self.people["ada"].seen)

@@ -20,6 +20,7 @@ class Server:
         self.longest = 0
         self.deaf = False  # hears and answers nothing any more
         self.refuse: dict[str, str] = {}  # target -> number
+        self.words, self.refuse_most, self.refused = "No", 1000, 0
         self.connections = 0
         self.writers: list[asyncio.StreamWriter] = []
         self._sent = 0
@@ -141,7 +142,10 @@ class _Client:
 
     def do_privmsg(self, line: Line) -> None:
         if number := self.server.refuse.get(line.param(0)):
-            self.say(f":irc.test {number} {self.nick} {line.param(0)} :No")
+            self.server.refused += 1
+            about = "PRIVMSG" if number == "263" else line.param(0)
+            if self.server.refused <= self.server.refuse_most:
+                self.say(f":irc.test {number} {self.nick} {about} :{self.server.words}")
         elif "echo-message" in self.server.caps:
             self.server._sent += 1
             self.say(f"@msgid=m{self.server._sent} :{self.mask} PRIVMSG {line.param(0)} :{line.last}")

@@ -116,18 +116,40 @@ async def test_text_goes_out_whole_and_its_id_comes_back(tmp_path):
             assert (await irc.probe()).id == "helper"
 
 
-@pytest.mark.parametrize(("number", "kind"), [("401", "refused"), ("404", "refused"), ("439", "rate_limit")])
-async def test_a_refusal_is_told_with_what_can_be_done(tmp_path, number, kind):
+@pytest.mark.parametrize(
+    ("number", "words", "kind", "seconds"),
+    [
+        ("401", "No", "refused", None),
+        ("404", "No", "refused", None),
+        ("439", "No", "rate_limit", 30.0),
+        ("439", "Target change too fast. Please wait 13 seconds.", "rate_limit", 13.0),
+        ("439", "Please wait 7 secs", "rate_limit", 7.0),
+        ("263", "Please wait a while and try again.", "rate_limit", 30.0),
+    ],
+)
+async def test_a_refusal_is_told_with_what_can_be_done(tmp_path, number, words, kind, seconds):
     async with Server("") as server:
-        server.refuse["bob"] = number
+        server.refuse["bob"], server.words = number, words
         host = host_for(server, tmp_path)
         irc = Irc(host, SystemClock())
         async with running(irc):
             await joined(host)
             with pytest.raises(DeliveryError) as caught:
                 await irc.send(to("bob"), Piece("x", "x"), "k")
-            assert caught.value.kind == kind
+            assert (caught.value.kind, caught.value.retry_after) == (kind, seconds)
             assert await irc.send(to("alice"), Piece("x", "x"), "k2") == "k2"
+
+
+async def test_a_text_of_which_some_lines_went_through_is_not_said_again(tmp_path):
+    async with Server("") as server:
+        server.refuse["bob"], server.refuse_most = "263", 1
+        host = host_for(server, tmp_path)
+        irc = Irc(host, SystemClock())
+        async with running(irc):
+            await joined(host)
+            with pytest.raises(DeliveryError) as caught:
+                await irc.send(to("bob"), Piece("one\ntwo", "one\ntwo"), "k")
+            assert caught.value.kind is DeliveryFailure.UNKNOWN
 
 
 async def test_who_left_in_a_netsplit_is_asked_again_later(tmp_path):

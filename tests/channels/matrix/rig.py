@@ -120,7 +120,7 @@ class Gate:
 
 
 class MatrixRig:
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "drop", "fail", "repeat"})
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat"})
     without: dict[str, str] = {}
 
     def __init__(self, folder: Path, server: str) -> None:

@@ -16,7 +16,7 @@ from homarus.channels.support import Pauses
 
 class SignalRig:
     manifest = manifests()["signal"]
-    features = frozenset({"group", "mention", "edit", "react", "media", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
     without = {"thread": "it has no threads"}
 
     def __init__(self, daemon: FakeDaemon) -> None:

@@ -23,7 +23,7 @@ THREAD = "1700000000.000001"
 
 class SlackRig:
     manifest = manifests()["slack"]
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
     without: dict[str, str] = {}
 
     def __init__(self, fake: FakeSlack) -> None:

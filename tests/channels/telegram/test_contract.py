@@ -21,7 +21,7 @@ TOPIC = 5
 
 class TelegramRig:
     manifest = manifests()["telegram"]
-    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
     without: dict[str, str] = {}
     opener = staticmethod(load_entry)
 

@@ -292,16 +292,16 @@ async def test_every_refusal_says_what_can_be_done(api, host):
 
 
 async def test_a_server_that_is_not_there_surely_took_nothing(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    host = RecordingHost(tmp_path, {"botToken": TOKEN, "apiRoot": f"http://127.0.0.1:{port}"})
-    channel = telegram(host)
-    with pytest.raises(DeliveryError) as nobody:
-        await channel.send(to("11"), words("x"), "k")
-    assert nobody.value.kind is DeliveryFailure.TRANSIENT
-    assert TOKEN not in repr(nobody.value)
-    async with running(channel):
-        await until(lambda: len(host.troubles) > 2)
+    with socket.socket() as held:  # nobody else gets the port, and nobody listens on it
+        held.bind(("127.0.0.1", 0))
+        host = RecordingHost(tmp_path, {"botToken": TOKEN, "apiRoot": f"http://127.0.0.1:{held.getsockname()[1]}"})
+        channel = telegram(host)
+        with pytest.raises(DeliveryError) as nobody:
+            await channel.send(to("11"), words("x"), "k")
+        assert nobody.value.kind is DeliveryFailure.TRANSIENT
+        assert TOKEN not in repr(nobody.value)
+        async with running(channel):
+            await until(lambda: len(host.troubles) > 2)
 
 
 async def test_another_poller_is_told_and_outlasted(api, host):
@@ -363,14 +363,13 @@ async def test_the_directory_knows_whom_it_is_asked_for_by_name(api, host):
 async def test_a_webhook_takes_only_calls_with_the_secret_and_answers_after_it_was_kept(api, host):
     import aiohttp
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    host.settings |= {"webhookUrl": "https://bot.example/hook", "webhookPort": port, "webhookSecret": "s3cret"}
-    url = f"http://127.0.0.1:{port}/telegram-webhook"
+    host.settings |= {"webhookUrl": "https://bot.example/hook", "webhookPort": 0, "webhookSecret": "s3cret"}
     update = {"update_id": 1, "message": {"message_id": 1, "date": 1, "chat": DM, "from": ALICE, "text": "called"}}
     signed = {"X-Telegram-Bot-Api-Secret-Token": "s3cret"}
-    async with running(telegram(host)), aiohttp.ClientSession() as http:
-        await until(lambda: api.webhook)
+    channel = telegram(host)
+    async with running(channel), aiohttp.ClientSession() as http:
+        await until(lambda: channel.port)
+        url = f"http://127.0.0.1:{channel.port}/telegram-webhook"
         assert api.webhook["url"] == "https://bot.example/hook"
         assert "message_reaction" in api.webhook["allowed_updates"]
 
@@ -387,7 +386,7 @@ async def test_a_webhook_takes_only_calls_with_the_secret_and_answers_after_it_w
         assert await post({"X-Telegram-Bot-Api-Secret-Token": "ü"}, b"{}") == 401
         assert await post(signed, b"not json") == 400
         assert await post(signed, io.BytesIO(b"x" * (5 << 20))) == 413
-        assert await post(signed, b"{}", f"http://127.0.0.1:{port}/other") == 404
+        assert await post(signed, b"{}", url.replace("telegram-webhook", "other")) == 404
         assert not host.received
         host.disk_full = 1
         assert await post(signed, json.dumps(update).encode()) == 500

@@ -67,6 +67,9 @@ class FakeGo:
     def SendMessage(self, uuid: bytes, to: bytes, size: int, data: bytes, length: int) -> bytes:
         chat = proto.JID.FromString(to)
         self._asked("SendMessage", f"{chat.User}@{chat.Server}", data)
+        if (message := Message.FromString(data)).HasField("editedMessage"):
+            edit = message.editedMessage.message.protocolMessage
+            self._asked("Edit", edit.key.ID, edit.key.fromMe, edit.editedMessage.conversation)
         if chat.User == "404":
             return proto.SendMessageReturnFunction(Error="server returned error 479").SerializeToString()
         if chat.User == "408":
@@ -147,11 +150,14 @@ def _told() -> list[tuple[int, bytes]]:
         stanzaID="Q", participant="15550001@s.whatsapp.net", quotedMessage=said, mentionedJID=["100@lid"]
     )
     image = Message(imageMessage=ImageMessage(caption="see", mimetype="image/jpeg", directPath="/p", fileLength=9))
-    reaction, wrapped = Message(), Message()
+    reaction, wrapped, changed = Message(), Message(), Message()
     reaction.reactionMessage.key.ID = "T"
     reaction.reactionMessage.key.fromMe = True
     reaction.reactionMessage.text = "👍"
     wrapped.ephemeralMessage.message.conversation = "will vanish"
+    said_now = changed.editedMessage.message.protocolMessage
+    said_now.key.ID, said_now.type = "ID1", 14  # a change of a message
+    said_now.editedMessage.conversation = "better"
     answer = Message(extendedTextMessage=ExtendedTextMessage(text="look", contextInfo=quoted))
     return [
         (1, b"2@code"),
@@ -160,6 +166,7 @@ def _told() -> list[tuple[int, bytes]]:
         _message(answer, group, jid("777", "lid"), group=True),
         _message(image, alice, alice),
         _message(reaction, alice, alice),
+        _message(changed, alice, alice),
         _message(wrapped, alice, alice),
         _message(Message(conversation="a status"), jid("status", "broadcast"), alice),
         _message(Message(conversation="unknown lid"), jid("888", "lid"), jid("888", "lid")),

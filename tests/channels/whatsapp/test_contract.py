@@ -38,8 +38,8 @@ class Phone(FakeWorker):
 
 class WhatsAppRig:
     manifest = manifests()["whatsapp"]
-    features = frozenset({"group", "mention", "react", "media", "fail", "drop", "repeat"})
-    without = {"thread": "it has no threads", "edit": "edits are read, not made: WhatsApp takes them for minutes only"}
+    features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    without = {"thread": "it has no threads"}
 
     def __init__(self, phone: Phone, folder: Path) -> None:
         self.phone, self._folder = phone, folder
@@ -100,8 +100,9 @@ class WhatsAppRig:
     def _shown(self, who: str, to: str) -> list[tuple[str, str]]:
         refused = {call["id"] for call in self.phone.refused}
         gone = {call["target"] for call in self.phone.calls if call["do"] == "delete"}
+        now = {call["target"]: call["text"] for call in self.phone.calls if call["do"] == "edit"}
         found = [(f"WA{number}", call) for number, call in enumerate(self.phone.calls, 1)]
-        return [(ident, call["text"]) for ident, call in found
+        return [(ident, now.get(ident, call["text"])) for ident, call in found
                 if call["do"] == "send" and call["to"] == self.chat(who, to) and call["id"] not in refused and ident not in gone]  # fmt: skip
 
     def shown(self, who: str, to: str = "direct") -> list[str]:

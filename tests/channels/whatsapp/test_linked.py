@@ -207,8 +207,6 @@ async def test_sending_quoting_reacting_and_reading(host, worker, tmp_path):
             await channel.react(to(GROUP), "M2", "👍")
         with pytest.raises(DeliveryError, match="nobody"):
             await channel.send(to("Alice"), words("x"), "k")
-        with pytest.raises(DeliveryError, match="not edited"):
-            await channel.edit(to(ALICE), sent, words("x"))
         assert [found.id for found in await channel.directory("club")] == [GROUP]
         assert (await channel.probe()).id == ME
     text, voice = worker.asked("send")
@@ -343,7 +341,7 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
     (tmp_path / "a.pdf").write_bytes(b"PDF")
     channel = Linked(host, Pauses(0.01, 0.02), [sys.executable, str(HERE / "fake_go.py")])
     async with running(channel):
-        await until(lambda: len(host.received) == 5 and host.changes, str(host.troubles))
+        await until(lambda: len(host.received) == 5 and len(host.changes) == 2, str(host.troubles))
         by_lid, group, image, wrapped, unknown = host.received
         assert (by_lid.text, by_lid.sender, by_lid.peer, by_lid.timestamp) == (
             "by lid",
@@ -358,12 +356,14 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
         assert wrapped.text == "will vanish"
         assert unknown.sender == "888@lid"
         assert (host.changes[0].kind, host.changes[0].message_id) == ("reacted", "T:me")
+        assert (host.changes[1].kind, host.changes[1].text) == ("edited", "better")
         assert (host.up[0].id, host.up[0].name) == (ME, "Lobster")
         await until(lambda: not list((host.folder / "untaken").iterdir()))
         assert b"".join([chunk async for chunk in channel.fetch(image.media[0])]) == b"file at /p"
         assert await channel.send(to(ALICE, reply_to=f"ID1:{ALICE}"), words("hi"), "k") == "SENT1:me"
         await channel.send(to(GROUP), Piece(text="paper", plain="paper", file=str(tmp_path / "a.pdf")), "k")
         await channel.react(to(GROUP), f"ID1:{ALICE}", "👍")
+        await channel.edit(to(ALICE), "SENT1:me", words("ho"))
         await channel.typing(to(ALICE))
         for nobody, kind in (("404@g.us", "refused"), ("408@g.us", "unknown")):
             with pytest.raises(DeliveryError) as failed:
@@ -374,6 +374,26 @@ async def test_the_real_worker_with_neonize(host, tmp_path):
     assert names[:2] == ["MarkRead", "SendMessage"]
     assert ["Upload", base64.b64encode(b"PDF").decode(), 3] in asked
     assert "SendChatPresence" in names
+    assert ["Edit", "SENT1", True, "ho"] in asked
+
+
+async def test_a_message_is_changed_while_phones_show_it(host, worker):
+    now = 0.0
+    command = [sys.executable, str(HERE / "relay.py"), str(worker.port)]
+    channel = Linked(host, Pauses(0.01, 0.02), command, lambda: now)
+    async with running(channel):
+        await until(lambda: worker.started)
+        worker.connect()
+        await until(lambda: host.up)
+        sent = await channel.send(to(ALICE), words("hi"), "k")
+        now = 899.0
+        await channel.edit(to(ALICE), sent, words("ho"))
+        now = 901.0
+        for late in (sent, "OLD:me"):
+            with pytest.raises(DeliveryError) as caught:
+                await channel.edit(to(ALICE), late, words("hu"))
+            assert caught.value.kind is DeliveryFailure.REFUSED
+    assert worker.asked("edit") == [{"to": ALICE, "target": sent.partition(":")[0], "text": "ho"}]
 
 
 async def test_a_poll_of_whatsapps_own(host, worker):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.channels.xmpp import stanzas
+from homarus.core.errors import DeliveryFailure
 from homarus.core.messages import Media
 
 
@@ -68,6 +69,24 @@ def test_an_error_says_why():
     assert read(error).error == ""
 
 
+@pytest.mark.parametrize(
+    ("condition", "kind", "failure"),
+    [
+        ("resource-constraint", "wait", DeliveryFailure.RATE_LIMIT),
+        ("policy-violation", "wait", DeliveryFailure.RATE_LIMIT),
+        ("policy-violation", "modify", DeliveryFailure.REFUSED),
+        ("internal-server-error", "wait", DeliveryFailure.TRANSIENT),
+        ("internal-server-error", "cancel", DeliveryFailure.TRANSIENT),
+        ("remote-server-timeout", "wait", DeliveryFailure.TRANSIENT),
+        ("service-unavailable", "cancel", DeliveryFailure.REFUSED),
+    ],
+)
+def test_what_may_be_tried_again(condition, kind, failure):
+    inner = f"<{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+    xml = f"<message xmlns='jabber:client' type='error'><error type='{kind}'>{inner}</error></message>"
+    assert stanzas.failure(ET.fromstring(xml)) is failure
+
+
 def test_when_it_was_said():
     assert read("<delay xmlns='urn:xmpp:delay' stamp='2026-01-02T03:04:05Z'/>").delayed == 1767323045000
     assert read("<delay xmlns='urn:xmpp:delay' stamp='yesterday'/>").delayed == 0
@@ -113,7 +132,7 @@ def test_no_stanza_breaks_anything(attributes, children):
     said = stanzas.read(xml)
     stanzas.text_of(said)
     assert all("\n" not in one.name and one.ref.startswith("http") for one in stanzas.media_of(said))
-    stanzas.error_kind(xml)
+    stanzas.failure(xml)
 
 
 @given(st.text(), st.text(max_size=20))

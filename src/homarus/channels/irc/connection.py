@@ -14,6 +14,7 @@ from homarus.channels.irc.wire import Line
 from homarus.channels.support import Block, reason, refused, secret, tls_context
 from homarus.core.clock import Clock
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 
 WANTED = ("message-tags", "server-time", "echo-message", "account-tag", "chghost")
@@ -24,6 +25,8 @@ REFUSALS = frozenset(
     (401, 402, 403, 404, 405, 407, 408, 411, 412, 413, 414, 415, 416, 417, 442, 461, 477, 482, 486, 492, 531, 716)
 )
 HURRIED = frozenset((263, 439))
+HURRIED_SECONDS = 30.0  # where the server does not say for how long to wait
+_SECONDS = late(r"\b(\d{1,4})\s*s(?:ec(?:ond)?s?)?\b")
 
 
 class Sasl(Block, frozen=True):
@@ -101,7 +104,7 @@ class Connection:
         self._tokens = 0
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._target = ""
-        self._refusal: DeliveryError | None = None
+        self._refusals: list[Line] = []
         self._echoed: list[str] = []
         self._listeners: list[Callable[[Line], None]] = []
         self._reader: asyncio.StreamReader
@@ -188,7 +191,7 @@ class Connection:
         codes = wire.CODES if self.settings.formatting == "codes" else ""
         lines = wire.split(text, self.room(target), codes)
         async with self._turn:
-            self._target, self._refusal, self._echoed = self.fold(target), None, []
+            self._target, self._refusals, self._echoed = self.fold(target), [], []
             written = False
             try:
                 for number, part in enumerate(lines):
@@ -202,8 +205,8 @@ class Connection:
                 raise DeliveryError(kind, f"IRC: {reason(problem)}") from problem
             finally:
                 self._target = ""
-            if self._refusal is not None:
-                raise self._refusal
+            if self._refusals:
+                raise _refusal(self._refusals, len(lines))
             return self._echoed[-1] if self._echoed else ""
 
     async def barrier(self) -> None:
@@ -282,7 +285,7 @@ class Connection:
         elif command == "396":
             self._prefix = ""  # another host from now on; the longest counts until it was seen
         elif self._target and command.isdecimal() and int(command) in REFUSALS | HURRIED and self._is_about(line):
-            self._refusal = _refusal(line)
+            self._refusals.append(line)
         self._follow(line)
         for listener in self._listeners:
             listener(line)
@@ -303,7 +306,9 @@ class Connection:
             self._echoed.append(line.tags["msgid"])
 
     def _is_about(self, line: Line) -> bool:
-        # Numbers that name nobody (no text to send, too many targets) are about what was just sent.
+        # Numbers that name nobody (no text to send, too many targets) are about what was just sent; 263 names the command.
+        if line.command == "263":
+            return line.param(1).upper() == "PRIVMSG"
         return self._target in {self.fold(word) for word in line.params[1:-1]} or len(line.params) <= 2
 
     # -- registration -----------------------------------------------------------------------------------------------
@@ -399,8 +404,13 @@ def sasl_pieces(answer: bytes) -> list[str]:
     return pieces if pieces and len(pieces[-1]) < 400 else [*pieces, "+"]
 
 
-def _refusal(line: Line) -> DeliveryError:
+def _refusal(refusals: list[Line], said: int) -> DeliveryError:
+    """Return what became of a text of so many lines. What was shown in part must not come again from its beginning."""
+    line = refusals[-1]
     what = f"IRC: {single_line(line.last)} ({line.command})"
-    if int(line.command) in HURRIED:
-        return DeliveryError(DeliveryFailure.RATE_LIMIT, what, retry_after=30.0)
-    return refused(what)
+    if int(line.command) not in HURRIED:
+        return refused(what)
+    if len(refusals) < said:
+        return DeliveryError(DeliveryFailure.UNKNOWN, f"{what}, and some lines of it went through")
+    told = _SECONDS.search(line.last)
+    return DeliveryError(DeliveryFailure.RATE_LIMIT, what, retry_after=float(told[1]) if told else HURRIED_SECONDS)

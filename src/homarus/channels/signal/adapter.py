@@ -339,7 +339,7 @@ class Signal:
             raise DeliveryError(
                 DeliveryFailure.TRANSIENT if never_left(problem) else doubt, f"signal: {problem}"
             ) from None
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise DeliveryError(doubt, f"signal: the daemon answers no JSON (HTTP {status})") from None
         finally:
             if once:

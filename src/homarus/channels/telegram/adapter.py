@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.media import open_to_send
-from homarus.channels.support import Call, Note, Pauses, listen, mime_of, not_kept, noted, refused
+from homarus.channels.support import Call, Note, Pauses, bound, listen, mime_of, not_kept, noted, refused
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, Denied, HomarusError
@@ -46,6 +46,7 @@ class Telegram:
         # One for the connection, and one for messages that cannot be kept although it is there.
         self._pauses, self._keeping = pause(), pause()
         self._poll_seconds = poll_seconds
+        self.port = 0  # on which Telegram calls us
         self._offset = Note(host.folder, "offset.json")
         self._me = read.Bot(0, "")
         self._identity = Identity("")
@@ -153,7 +154,6 @@ class Telegram:
         secret = str(self._settings["webhookSecret"])
         certificate = str(self._settings.get("webhookCertPath") or "")
         path = str(self._settings.get("webhookPath") or "/telegram-webhook")
-        where = str(self._settings.get("webhookHost") or "127.0.0.1"), int(self._settings.get("webhookPort") or 8787)
         await self._work(
             lambda: self._wire.ask(
                 lambda bot: bot.set_webhook(
@@ -171,12 +171,14 @@ class Telegram:
                 return 401, b""
             try:
                 update = msgspec.json.decode(call.body, type=dict[str, Any])
-            except (msgspec.DecodeError, msgspec.ValidationError):
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 return 400, b""
             await self._take([update])
             return 200, b""
 
-        await listen(*where, path, called)
+        port = bound(self._settings, 8787)
+        self.port = int(port.getsockname()[1])
+        await listen(port, path, called)
 
     async def _take(self, group: list[dict[str, Any]]) -> None:
         """Take one update in, or the several that are one album."""

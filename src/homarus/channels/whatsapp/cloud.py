@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Call, Pauses, exchange, listen, mime_of, never_left, proxy_for, refused
+from homarus.channels.support import Call, Pauses, bound, exchange, listen, mime_of, never_left, proxy_for, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -46,6 +46,7 @@ class Cloud:
         self._host = host
         self._settings = host.settings
         self._pauses = pauses or Pauses()
+        self.port = 0  # on which Meta calls us
         self._base = str(host.settings.get("apiRoot") or API).rstrip("/")
         self._number = str(host.settings.get("phoneNumberId") or "")
         # The last message of each person: showing that one writes hangs on it.
@@ -68,8 +69,9 @@ class Cloud:
                 self._host.troubled(problem.message, cure=problem.cure)
                 await self._pauses.wait(problem.retry_after or 0.0)
         self._host.connected(me)
-        where = str(self._settings.get("webhookHost") or "127.0.0.1"), int(self._settings.get("webhookPort") or 8788)
-        await listen(*where, str(self._settings.get("webhookPath") or "/whatsapp-webhook"), self._called)
+        port = bound(self._settings, 8788)
+        self.port = int(port.getsockname()[1])
+        await listen(port, str(self._settings.get("webhookPath") or "/whatsapp-webhook"), self._called)
 
     async def _called(self, call: Call) -> tuple[int, bytes]:
         if call.method == "GET":
@@ -213,7 +215,7 @@ class Cloud:
             raise DeliveryError(
                 DeliveryFailure.TRANSIENT if never_left(problem) else doubt, f"whatsapp: {problem}"
             ) from None
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             failure = DeliveryFailure.TRANSIENT if status == 503 else doubt
             raise DeliveryError(failure, f"whatsapp: an answer that is none (HTTP {status})") from None
         finally:

@@ -9,8 +9,9 @@ import os
 import re
 import signal
 import sys
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from homarus.delivery.place import Piece
 LINE = 1 << 26
 ANSWER_SECONDS = 120.0
 SENT = 1000
+EDIT_SECONDS = 15 * 60.0
 UNREAD = 100
 _LINK = "scan the code with WhatsApp → Linked devices: homarus channels login whatsapp"
 # What ends an account until somebody acts, and what they do.
@@ -57,7 +59,13 @@ _NUMBER = re.compile(r"\+?\d{5,20}")
 
 
 class Linked:
-    def __init__(self, host: Host, pauses: Pauses | None = None, command: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        pauses: Pauses | None = None,
+        command: list[str] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._host = host
         self._settings = host.settings
         self._pauses = pauses or Pauses()
@@ -68,7 +76,8 @@ class Linked:
         self._login = Note(host.folder, SCAN)
         self._me = Identity("")
         self._lid = ""
-        self._sent: OrderedDict[str, None] = OrderedDict()
+        self._now = now
+        self._sent: OrderedDict[str, float] = OrderedDict()  # and when
         self._unread: dict[tuple[str, str], list[str]] = {}
         self._qr = False
         self._why = ""  # what the worker said before it ended
@@ -148,7 +157,7 @@ class Linked:
         while line := await output.readline():
             try:
                 told = msgspec.json.decode(line, type=dict[str, Any])
-            except (msgspec.DecodeError, msgspec.ValidationError):
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue  # what a library printed
             if "event" in told:
                 waiting.put_nowait(told)
@@ -291,13 +300,19 @@ class Linked:
                 "voice": piece.as_voice,
             }
         sent = str(await self._ask("send", once=True, **call))
-        self._sent[sent] = None
+        self._sent[sent] = self._now()
         if len(self._sent) > SENT:
             self._sent.popitem(last=False)
         return f"{sent}:me"
 
     async def edit(self, message: Outbound, sent: str, piece: Piece) -> None:
-        raise refused("whatsapp: messages are not edited here", "send another one")
+        ident = sent.partition(":")[0]
+        # Nobody says that a change came too late: phones just do not show it.
+        if self._now() - self._sent.get(ident, -EDIT_SECONDS) >= EDIT_SECONDS:
+            raise refused(
+                "whatsapp: a message can be changed for 15 minutes, and by the process that sent it", "send another one"
+            )
+        await self._ask("edit", to=address(message.to), target=ident, text=piece.text)
 
     async def delete(self, message: Outbound, sent: str) -> None:
         await self._ask("delete", to=address(message.to), target=sent.partition(":")[0])

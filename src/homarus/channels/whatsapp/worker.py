@@ -310,6 +310,11 @@ class Worker:
             chat, await self._client.build_reaction(chat, author, call["target"], call["emoji"])
         )
 
+    async def do_edit(self, call: dict[str, Any]) -> None:
+        from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message
+
+        await self._client.edit_message(_jid(call["to"]), call["target"], Message(conversation=call["text"]))
+
     async def do_delete(self, call: dict[str, Any]) -> None:
         me = (await self._client.get_me()).JID
         await self._client.revoke_message(_jid(call["to"]), me, call["target"])

@@ -74,8 +74,9 @@ class Xmpp:
         self._joined: set[str] = set()
         # What waits for its answer: messages to rooms come back from the room, what is refused comes back as an error.
         self._awaited: dict[str, asyncio.Future[ET.Element]] = {}
-        # Bounded memories: ids that rooms gave to what people call otherwise, our own messages, reactions.
+        # Bounded memories: ids that servers gave to what people call otherwise, and those people's, our own messages, reactions.
         self._ids: dict[str, str] = {}
+        self._theirs: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._authors: dict[str, str] = {}
         self._reactions: dict[str, frozenset[str]] = {}
@@ -191,6 +192,9 @@ class Xmpp:
         if waiting is not None and not waiting.done() and (said.error or self._is_ours(said)):
             waiting.set_result(xml)
             return
+        if said.error and said.id in self._said:  # a server far away said so after ours had taken it
+            self._host.troubled(f"{single_line(said.bare, 80)} did not get a message: {said.error}")
+            return
         try:
             self._heard.put_nowait(said)
         except asyncio.QueueFull:
@@ -227,9 +231,9 @@ class Xmpp:
         if not said.sender or (group and (said.bare not in self._rooms or not said.nick)):
             return
         peer = said.bare if group or said.bare not in self._rooms else said.sender
-        id_ = said.ids.get(said.bare if group else self._me.bare, "") or said.id or os.urandom(12).hex()
-        if said.id:
-            _remember(self._ids, f"{said.sender} {said.id}", id_)
+        id_ = self._id_of(said, group)
+        if id_ is None:
+            return
         if changes := self._changes(said, peer):
             for change in changes:
                 await self._host.changed(change)
@@ -237,6 +241,23 @@ class Xmpp:
             _remember(self._authors, id_, said.sender)
             await self._host.receive(self._inbound(said, id_, peer))
         await self._seen(said, group)
+
+    def _id_of(self, said: Said, group: bool) -> str | None:
+        """Return by what a message is known; None if its author's client sent it before, as after a connection that broke.
+
+        Servers give a name of their own to each sending, so in private it is the author's where that is good for ever. A room
+        is asked by the name that it gave.
+        """
+        given = said.ids.get(said.bare if group else self._me.bare, "")
+        id_ = ("" if group else said.origin) or given or said.id or os.urandom(12).hex()
+        if said.id:
+            known = self._ids.get(key := f"{said.sender} {said.id}")
+            if said.origin and known not in {None, id_}:
+                return None
+            _remember(self._ids, key, id_)
+            if not group:
+                _remember(self._theirs, id_, said.id)
+        return id_
 
     async def _seen(self, said: Said, group: bool) -> None:
         moment = datetime.fromtimestamp(said.delayed / 1000, UTC) if said.delayed else self._clock.now()
@@ -339,15 +360,15 @@ class Xmpp:
             self._awaited.pop(id_, None)
         back = waiting.result() if waiting.done() else None
         if back is not None and (why := stanzas.read(back).error):
-            wait = stanzas.error_kind(back) == "wait"
-            raise DeliveryError(DeliveryFailure.TRANSIENT if wait else DeliveryFailure.REFUSED, f"XMPP: {why}")
+            raise DeliveryError(stanzas.failure(back), f"XMPP: {why}")
         return back
 
     async def send(self, message: Outbound, piece: Piece, key: str) -> str:
         to, room = self._to(message)
         id_ = stanzas.message_id(key)
         text = piece.text or piece.plain
-        parts = [stanzas.reply(message.reply_to, self._authors.get(message.reply_to, ""))] if message.reply_to else []
+        answers, author = message.reply_to, self._authors.get(message.reply_to, "")
+        parts = [stanzas.reply(self._theirs.get(answers, answers), author)] if answers else []
         if piece.file:
             if text:
                 await self._put(to, room, stanzas.message_id(f"{key} caption"), [stanzas.body(text), *parts])
@@ -376,7 +397,9 @@ class Xmpp:
         ours = self._reactions.get(key, frozenset())
         ours = ours | {emoji} if on else ours - {emoji}
         store = stanzas.element("store", stanzas.HINTS)
-        await self._put(to, room, os.urandom(16).hex(), [stanzas.reactions(to_message, ours), store])
+        await self._put(
+            to, room, os.urandom(16).hex(), [stanzas.reactions(self._theirs.get(to_message, to_message), ours), store]
+        )
         _remember(self._reactions, key, ours)
 
     async def typing(self, message: Outbound) -> None:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 from msgspec import Struct
 
 from homarus.core.clock import epoch_ms
+from homarus.core.errors import DeliveryFailure
 from homarus.core.messages import Media
 from homarus.core.text import single_line
 
@@ -25,6 +26,7 @@ REACTIONS, REPLY, FALLBACK = "urn:xmpp:reactions:0", "urn:xmpp:reply:0", "urn:xm
 STANZA_ID, OCCUPANT, STATES = "urn:xmpp:sid:0", "urn:xmpp:occupant-id:0", "http://jabber.org/protocol/chatstates"
 RETRACT, HINTS = "urn:xmpp:message-retract:1", "urn:xmpp:hints"
 CARBONS, FORWARD = "urn:xmpp:carbons:2", "urn:xmpp:forward:0"
+_HURRIED = frozenset(("resource-constraint", "policy-violation"))
 
 
 class Said(Struct, frozen=True):
@@ -34,7 +36,9 @@ class Said(Struct, frozen=True):
     sender: str
     to: str = ""
     # The id that its author gave it, and the ones that servers gave it, by server.
+    # An origin is one that is never given twice, by a client that says so.
     id: str = ""
+    origin: str = ""
     ids: dict[str, str] = {}
     body: str = ""
     subject: bool = False
@@ -62,14 +66,15 @@ def read(xml: ET.Element) -> Said:
     answers = answer.get("id", "") if answer is not None else ""
     reactions = xml.find(f"{{{REACTIONS}}}reactions")
     occupant = xml.find(f"{{{OCCUPANT}}}occupant-id")
-    origin = xml.find(f"{{{STANZA_ID}}}origin-id")
+    origin = _id_of(xml, f"{{{STANZA_ID}}}origin-id")
     delay = xml.find(f"{{{DELAY}}}delay")
     body = _text(xml.find(f"{{{CLIENT}}}body"))
     return Said(
         type=xml.get("type", "normal"),
         sender=xml.get("from", ""),
         to=xml.get("to", ""),
-        id=xml.get("id", "") or (origin.get("id", "") if origin is not None else ""),
+        id=xml.get("id", "") or origin,
+        origin=origin,
         ids={one.get("by", "").lower(): one.get("id", "") for one in xml.findall(f"{{{STANZA_ID}}}stanza-id")},
         body=_unquoted(xml, body) if answers else body,
         subject=xml.find(f"{{{CLIENT}}}subject") is not None and not body,
@@ -119,10 +124,13 @@ def _error(xml: ET.Element) -> str:
     return single_line(f"{text} ({condition})" if text else condition or "undefined-condition", 200)
 
 
-def error_kind(xml: ET.Element) -> str:
-    """Return what the server says can be done: `cancel`, `wait`, `modify`, `auth`, `continue`."""
+def failure(xml: ET.Element) -> DeliveryFailure:
+    """Return what can be done about a message that came back: `wait` is the server's word for asking again later."""
     error = xml.find(f"{{{CLIENT}}}error")
-    return error.get("type", "") if error is not None else ""
+    conditions = {child.tag.rpartition("}")[2] for child in error} if error is not None else set()
+    if error is not None and error.get("type") == "wait":
+        return DeliveryFailure.RATE_LIMIT if conditions & _HURRIED else DeliveryFailure.TRANSIENT
+    return DeliveryFailure.TRANSIENT if "internal-server-error" in conditions else DeliveryFailure.REFUSED
 
 
 def _unquoted(xml: ET.Element, body: str) -> str:

@@ -71,7 +71,9 @@ _LABEL = r"^(?P<attr>[^\W\d_][\w /'’-]{1,40}?):\s+(?P<v>[^;!?]{1,80})$"
 _FAVOURITE = (
     r"\b(?:favou?rite|preferred|lieblings|bevorzugte[rs]?|favorit[oa]|preferid[oa]|of choice|choice of)(?:\s|-)?"
 )
-_BACKED = r"\s(?:over|rather than|instead of|more than|than|statt|als|antes que|en vez de)\s"
+_BACKED = r"\s(?:over|rather than|instead of|more than|than|statt|als|gegenüber|antes que|en vez de)\s"
+_PREFERRED = r"\b(?:prefer|prefier)"  # with this word also "tea to coffee": without it, "to" says what for
+_BACKED_TO = rf"{_BACKED}|\s(?:to(?!\sbe\b)|al?)\s"
 _CONTEXT = (
     r"\s(?:for|on|in|at|when|while|during|with|as|to|für|beim?|im|am|an|auf|wenn|als|para|en|cuando|por|con|como)\s"
 )
@@ -288,7 +290,8 @@ def _made(predicate: str, subject: str, parts: tuple[str, str, str], lowered: st
         predicate, attr = "prefer", _compiled(_FAVOURITE).sub(" ", attr.lower())
     if predicate in {"prefer", "use"}:
         value = value.partition(", ")[0]  # behind the comma stands why, or who said so
-    value, *rest = _compiled(_BACKED).split(value, maxsplit=1)
+    backed = _BACKED_TO if _compiled(_PREFERRED).search(lowered) else _BACKED
+    value, *rest = _compiled(backed).split(value, maxsplit=1)
     value, *where = _compiled(_CONTEXT).split(value, maxsplit=1) if predicate in {"prefer", "use"} else (value,)
     values, others = _told(value), _told(" ".join([*rest, old]))
     about = {asked_for(word) or stem(word) for word in _told(" ".join([attr, *where]))}
