@@ -197,3 +197,27 @@ async def test_a_message_whose_sender_left_before_it_was_taken_can_be_sent_again
     async with home.client() as client:
         assert (await client.call("chat.send", sending("hello", "r1")))["status"] == "started"
         await states(client, "r1", "final")
+
+
+async def test_an_agent_says_accepted_once_the_message_is_durable(home: Served) -> None:
+    async with home.client() as client:
+        async with home.gateway._intake:
+            ident = await client.send("agent", {"message": "hello", "idempotencyKey": "r1"})
+            async with asyncio.timeout(60):
+                while home.gateway.runs.get("r1") is None:
+                    await asyncio.sleep(0.01)
+            assert (await client.ask("agent.wait", {"runId": "r1", "timeoutMs": 1}))["payload"]["status"] == "timeout"
+            assert not [path for path in home.house.state.rglob("*.jsonl") if b"hello" in path.read_bytes()]
+        assert (await client.response(ident))["payload"]["status"] == "accepted"
+        assert [path for path in home.house.state.rglob("*.jsonl") if b"hello" in path.read_bytes()]
+        assert (await client.response(ident))["payload"]["status"] == "ok"
+
+
+async def test_an_agent_is_asked_again_what_an_earlier_process_answered(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with served(House(tmp_path)) as home, home.client() as client:
+            ident = await client.send("agent", {"message": "hello", "idempotencyKey": "r1"})
+            answers = [(await client.response(ident))["payload"] for _ in range(2)]
+            assert [answer["status"] for answer in answers] == ["accepted", "ok"]
+            assert [each["text"] for each in answers[1]["result"]["payloads"]] == ["answer 1"]
+    assert not home.house.model.requests, "the second process asked nobody"

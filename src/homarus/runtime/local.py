@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from homarus.subagents.run import Children
 
 REMEMBERED = 200  # messages that a hook is given of a session that ends
+Events = AsyncGenerator[RunEvent, None]
 
 
 class LocalClient:
@@ -92,10 +94,32 @@ class LocalClient:
     # Messages.
 
     async def run(self, session: SessionKey, text: str, options: RunOptions) -> AsyncIterator[RunEvent]:
-        runtime, events = self.runtime, EventFeed()
-        unlisten = runtime.listen(session, events.put)
+        _, events = await self.begin(session, text, options)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def begin(self, session: SessionKey, text: str, options: RunOptions) -> tuple[IntakeResult, Events]:
+        """Hand a message in; return what became of it, when that is durable, and then all that happens, which must be read."""
+        events = EventFeed()
+        unlisten = self.runtime.listen(session, events.put)
         try:
             taken = await self.send(session, text, options)
+        except BaseException:
+            unlisten()
+            raise
+        return taken, self._told(session, taken, options, events, unlisten)
+
+    async def _told(
+        self,
+        session: SessionKey,
+        taken: IntakeResult,
+        options: RunOptions,
+        events: EventFeed,
+        unlisten: Callable[[], None],
+    ) -> Events:
+        runtime = self.runtime
+        try:
             for reply in taken.replies:
                 yield Notice(reply, REPLY)
             if taken.refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -9,16 +11,19 @@ import msgspec
 
 from homarus.commands.command import split_command
 from homarus.core.errors import HomarusError
+from homarus.core.events import MessageEnded, RunEnded
 from homarus.core.routes import SessionKey
 from homarus.gateway.methods import Call, Method, Params, passed
-from homarus.gateway.methods.chat import Attachment, as_client, check_text, command_scope, images
+from homarus.gateway.methods.chat import Attachment, accepted_before, as_client, check_text, command_scope, images
 from homarus.gateway.protocol import Code, Refused, failure, response, where
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import ADMIN, READ, WRITE
 from homarus.models.levels import parse_level
 from homarus.runtime.client import RunOptions
+from homarus.runtime.local import Events
+from homarus.runtime.operations import reply_in_log
 from homarus.runtime.reply import Reply, ReplyFold
-from homarus.runtime.starter import TurnStarter
+from homarus.runtime.starter import CUT_OFF, TurnStarter
 
 _log = logging.getLogger(__name__)
 _WAIT_MS, _LONGEST_WAIT = 30_000, 3_600_000
@@ -78,7 +83,7 @@ async def ask(call: Call, params: AgentParams) -> Any:
     pictures = images(params.attachments)
     check_text(params.message, pictures, ident)
     known = gateway.runs.get(ident)
-    if known is not None:
+    if known is not None and known.taken:
         if known.ended and known.result is not None:
             return known.result
         gateway.spawn(_tell_later(call, known))
@@ -93,25 +98,62 @@ async def ask(call: Call, params: AgentParams) -> Any:
         seconds=params.timeout,
         instructions=params.extra_system_prompt,
     )
-    run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
+    run = known or gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     run.awaited = True
     gateway.feed.attend(key)
-    gateway.spawn(_run(call, run, params, as_client(options, ident)))
+    options = as_client(options, ident)
+    # A command is never durable, and may take long.
+    begun = None if split_command(params.message) else await _begun(call, run, params.message, options)
+    run.taken = True
+    gateway.spawn(_run(call, run, params, options, begun))
     facts = {"runId": ident, "sessionKey": str(key), "agentId": key.agent_id}
     return {**facts, "status": "accepted", "acceptedAt": gateway.now_ms}
 
 
-async def _run(call: Call, run: Run, params: AgentParams, options: RunOptions) -> None:
-    gateway, fold = call.gateway, ReplyFold()
-    await gateway.turnstile()
+async def _begun(call: Call, run: Run, text: str, options: RunOptions) -> Events:
+    """Make a message durable and return what then happens. Raises Refused, and then nothing is left of the run."""
+    gateway = call.gateway
     try:
-        async for event in gateway.client.run(run.session, params.message, options):
+        await gateway.turnstile()
+        taken, events = await gateway.client.begin(run.session, text, options)
+        if not taken.refused:
+            return events
+        with contextlib.suppress(HomarusError):
+            async for _ in events:
+                pass
+        if accepted_before(call, run):
+            return _before(call, run)
+        raise Refused(taken.refused, Code.UNAVAILABLE, retry_ms=1000)
+    except BaseException:  # also when whoever asked goes meanwhile: nobody knows then whether it is durable
+        gateway.runs.forget(run)
+        raise
+
+
+async def _before(call: Call, run: Run) -> Events:
+    """Tell how a message ends that an earlier process took in."""
+    lane, home = call.gateway.runtime.lane(run.session), call.client.home
+    while lane.owes(run.key) and lane.busy:
+        await lane.idle()
+    found = await asyncio.to_thread(reply_in_log, home, run.session, run.key)
+    if found is None:
+        yield RunEnded(run.id, "error", error=CUT_OFF)
+    else:
+        yield MessageEnded(found[0])
+        yield RunEnded(run.id, "error" if found[0].error else "ok", found[0].text, found[0].error)
+
+
+async def _run(call: Call, run: Run, params: AgentParams, options: RunOptions, begun: Events | None) -> None:
+    gateway, fold = call.gateway, ReplyFold()
+    try:
+        async for event in begun or await _begun(call, run, params.message, options):
             fold.take(event)
     except Exception as problem:  # noqa: BLE001 - whatever goes wrong, somebody waits for an answer
-        refused = (
-            Refused(str(problem)) if isinstance(problem, HomarusError) else Refused("internal error", Code.UNAVAILABLE)
-        )
-        if refused.code is Code.UNAVAILABLE:
+        if isinstance(problem, Refused):
+            refused = problem
+        elif isinstance(problem, HomarusError):
+            refused = Refused(str(problem))
+        else:
+            refused = Refused("internal error", Code.UNAVAILABLE)
             _log.error("a run failed: %s", where(problem))
         run.end("error", gateway.now_ms, error=refused.message)
         gateway.runs.forget(run)
