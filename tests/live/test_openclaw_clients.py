@@ -24,14 +24,18 @@ import pytest
 from bench import mock_model
 from homarus.gateway.methods import table
 
-pytestmark = pytest.mark.live
 MODULES = os.environ.get("OPENCLAW_NODE_MODULES", "")
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        not (MODULES and Path(MODULES, "openclaw").is_dir()),
+        reason="OPENCLAW_NODE_MODULES names no folder with the npm package openclaw",
+    ),
+]
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
 TOKEN = "a-token-that-is-long-enough-for-everybody"
 REPLY = "All is well"
 HERE = Path(__file__).parent
-if not (MODULES and Path(MODULES, "openclaw").is_dir()):
-    pytest.skip("OPENCLAW_NODE_MODULES names no folder with the npm package openclaw", allow_module_level=True)
 
 
 class Home:

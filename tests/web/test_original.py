@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live import test_openclaw_clients as clients
 from tests.live.test_openclaw_clients import REPLY, TOKEN, Home
 from tests.web.conftest import Site, until
 from tests.web.test_chat import say, texts
@@ -15,7 +16,7 @@ from tests.web.test_chat import say, texts
 from bench import mock_model
 from homarus.web import FOLDER
 
-pytestmark = pytest.mark.live
+pytestmark = clients.pytestmark
 
 
 def both(home: Home) -> None:
