@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.live import test_openclaw_clients as clients
 from tests.live.test_openclaw_clients import REPLY, TOKEN, Home
 from tests.web.conftest import Site, until
