@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ from homarus.channels.admit import admit
 from homarus.channels.discovery import lacks, manifests, named, read_manifests
 from homarus.channels.settings import account_of, accounts_of, default_account, fetched
 from homarus.config.blocks import validate
+from homarus.config.load import inspect_config
+from homarus.config.paths import resolve_paths
 from homarus.core.errors import ConfigError
 
 
@@ -281,3 +284,12 @@ def test_a_slip_in_a_restrictive_file_never_lets_more_people_in(tmp_path):
             decision = admit(stranger, found, frozenset(), None)
             assert not decision.admitted, (document, decision.gates)
     assert runs > 50
+
+
+@pytest.mark.parametrize(("extra", "able"), [({}, True), ({"phoneNumberId": "42"}, False)])
+def test_an_account_lacks_what_its_way_cannot(tmp_path, extra, able):
+    (tmp_path / "openclaw.json").write_text(json.dumps({"channels": {"whatsapp": {"enabled": True, **extra}}}))
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    config = inspect_config(resolve_paths(env), env)
+    [place] = [one.place for one in accounts_of(config, manifests()["whatsapp"], {}).values()]
+    assert (place.edit, place.delete) == (able, able)
