@@ -105,7 +105,7 @@ class PulseFile:
             return msgspec.json.decode(self._path.read_bytes(), type=Pulses)
         except FileNotFoundError:
             return Pulses()
-        except (OSError, msgspec.DecodeError) as problem:
+        except (OSError, ValueError) as problem:
             _log.warning("%s: %s; heartbeats are off (homarus system heartbeat enable)", self._path, problem)
         pulses = Pulses(enabled=False)
         if self._path.is_file():

@@ -149,7 +149,7 @@ class Served:
         assert self.gateway is not None
         try:
             call = msgspec.msgpack.decode(letter.body, type=Call)
-        except msgspec.DecodeError:
+        except ValueError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
         status = await _asked(self.gateway, call, letter.key)

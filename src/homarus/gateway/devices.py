@@ -167,7 +167,7 @@ class Devices:
             book = msgspec.json.decode(self._bytes(), type=Book)
         except FileNotFoundError:
             return Book({}, {}, {}, {})
-        except msgspec.DecodeError:
+        except ValueError:
             move_aside(self._path, "damaged", self._clock.now())
             return Book({}, {}, {}, {})
         fresh = {key: each for key, each in book.pending.items() if self.now - each.ts < PENDING_MS}

@@ -172,7 +172,7 @@ def read_ledger(folder: Path, limit: int) -> list[dict[str, Any]]:
         for line in path.read_bytes().splitlines():
             try:
                 rows.append(msgspec.json.decode(line, type=dict[str, Any]))
-            except msgspec.DecodeError:
+            except ValueError:
                 continue
         found = rows + found
         if len(found) >= limit:
@@ -195,6 +195,6 @@ def read_log(path: Path, limit: int, place: int | None = None) -> tuple[list[dic
     for line in whole.splitlines():
         try:
             rows.append(msgspec.json.decode(line, type=dict[str, Any]))
-        except msgspec.DecodeError:
+        except ValueError:
             continue
     return rows[-limit:], start + len(whole)

@@ -153,7 +153,7 @@ class _Link:
         try:
             async for data in self._raw:
                 self._take(msgspec.json.decode(data))
-        except (WebSocketException, OSError, msgspec.DecodeError):
+        except (WebSocketException, OSError, ValueError):
             pass
         finally:
             self.lost = f"{reason} ({self._raw.close_reason})" if self._raw.close_reason else reason
@@ -221,7 +221,7 @@ class RemoteClient:
         try:
             async with asyncio.timeout(SECONDS):
                 await link.greet(self._address)
-        except (TimeoutError, WebSocketException, msgspec.DecodeError, KeyError) as problem:
+        except (TimeoutError, WebSocketException, ValueError, KeyError) as problem:
             await link.close()
             raise Unreachable(f"what answers at {self._address.shown} is no gateway: {problem!r}") from None
         except HomarusError:

@@ -255,7 +255,7 @@ def update(path: Path, change: Callable[[dict[str, Any]], None], now: datetime) 
 def _object(path: Path) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -303,7 +303,7 @@ def _largest_object(row: tuple[Any, ...]) -> dict[str, Any]:
     for value in sorted((item for item in row if isinstance(item, str | bytes)), key=len, reverse=True):
         try:
             found = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except ValueError:
             continue
         if isinstance(found, dict):
             return found

@@ -108,7 +108,7 @@ async def _ask(url: str, form: dict[str, str], profile: str, http: HttpClient) -
         raise ModelError(ModelFailure.TIMEOUT, f"{profile} could not be renewed at {url}: {said}") from problem
     try:
         answer = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except ValueError:
         answer = None
     if response.status == 200 and isinstance(answer, dict) and isinstance(answer.get("access_token"), str):
         return answer

@@ -120,7 +120,7 @@ class Apart:
                 raise _Failed("it floods the pipe for its answers")
             try:
                 answer = msgspec.json.decode(line)
-            except msgspec.DecodeError:
+            except ValueError:
                 continue
             if not isinstance(answer, dict) or answer.get("id") != self._number:
                 continue

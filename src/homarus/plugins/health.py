@@ -51,7 +51,7 @@ class HealthBook:
     def read(self) -> dict[str, Health]:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Health])
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             return {}
 
     def of(self, plugin: str) -> Health:

@@ -169,7 +169,7 @@ def read_plugin(folder: Path) -> Plugin:
             raise HomarusError("it is too big")
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
         problem = _wrong(manifest)
-    except (OSError, HomarusError, msgspec.MsgspecError) as fault:
+    except (OSError, HomarusError, ValueError) as fault:
         return Plugin(folder.name, folder, None, f"{FILE}: {fault}")
     return Plugin(manifest.id or folder.name, folder, manifest, f"{FILE}: {problem}" if problem else "")
 
@@ -243,7 +243,7 @@ class Lock:
     def read(self) -> dict[str, str]:
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             return {}
         return found
 

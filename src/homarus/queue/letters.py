@@ -81,7 +81,7 @@ class Letters:
         for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else ():
             try:
                 found.append((path, msgspec.json.decode(path.read_bytes(), type=Queued)))
-            except (OSError, msgspec.DecodeError):
+            except (OSError, ValueError):
                 continue
         return found
 

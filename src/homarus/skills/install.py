@@ -100,7 +100,7 @@ class LockFile:
     def read(self) -> dict[str, Locked]:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Locked])
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             return {}
 
     def write(self, name: str, row: Locked | None) -> None:

@@ -118,7 +118,7 @@ class Approvals:
             raise StorageError(f"cannot read {self._path}: {problem}", cure="check its permissions") from None
         try:
             book = msgspec.json.decode(data, type=Book)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except ValueError:
             move_aside(self._path, "damaged", self._clock.now())
             return Book()
         now = self.now()

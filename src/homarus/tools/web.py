@@ -247,7 +247,7 @@ def _json_hits(path: str, title: str, url: str, text: str) -> Callable[[bytes], 
     def parse(body: bytes) -> list[Hit]:
         try:
             found = msgspec.json.decode(body)
-        except msgspec.DecodeError:
+        except ValueError:
             return []
         for step in path.split("."):
             found = found.get(step) if isinstance(found, dict) else None

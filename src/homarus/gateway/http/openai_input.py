@@ -206,7 +206,7 @@ def _data(url: Any, where: str) -> tuple[str, str]:
 def _call(ident: Any, name: Any, arguments: Any, where: str) -> ToolCall:
     try:
         found = msgspec.json.decode(arguments) if isinstance(arguments, str) and arguments else arguments or {}
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not ident or not name:
         raise Problem(f"{where}: a call needs an id, a name and arguments that are a JSON object", param=where)

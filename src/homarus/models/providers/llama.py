@@ -362,7 +362,7 @@ class Reader:
         """Return the call that the output is, or None when it is a reply or was cut."""
         try:
             value = msgspec.json.decode(self._raw.encode("utf-8", "replace"))
-        except msgspec.DecodeError:
+        except ValueError:
             return None
         if isinstance(value, dict) and isinstance(value.get("tool"), str) and isinstance(value.get("arguments"), dict):
             return ToolCall(call_id, value["tool"], value["arguments"])

@@ -291,7 +291,7 @@ def unpack(message: Assistant) -> tuple[list[Any], dict[str, Any]]:
         if isinstance(part, Thinking) and part.signature and part.signature.startswith("{"):
             try:
                 value = msgspec.json.decode(part.signature)
-            except msgspec.DecodeError:
+            except ValueError:
                 continue
             if isinstance(value, dict):
                 details, extra = value.get("details"), value.get("extra")

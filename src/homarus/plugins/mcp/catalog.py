@@ -92,7 +92,7 @@ class Catalog:
         if name not in self._known:
             try:
                 self._known[name] = msgspec.json.decode(self._path(name).read_bytes(), type=Listing)
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, ValueError):
                 return None
         found = self._known[name]
         return found if found.of == settings_key(settings) else None

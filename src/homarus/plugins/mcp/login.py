@@ -49,7 +49,7 @@ class TokenFile:
     def _read(self) -> dict[str, Any]:
         try:
             found = msgspec.json.decode(self.path.read_bytes())
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
