@@ -41,11 +41,11 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 echo "installing: ${missing[*]}" >&2
-apt-get update -qq || true
+timeout 300 apt-get update -qq || true
 # Tests start the servers themselves, from folders of their own: none is to run by itself.
 export RUNLEVEL=1
 # What a browser recommends is a whole desktop. One that cannot be had must not keep the others away.
 for each in "${missing[@]}"; do
   lean=(); [ "$each" != chromium ] || lean=(--no-install-recommends)
-  apt-get install -y -qq "${lean[@]}" "$each" >/dev/null || echo "could not install: $each (the tests that use it are skipped)" >&2
+  timeout 900 apt-get install -y -qq "${lean[@]}" "$each" >/dev/null || echo "could not install: $each (the tests that use it are skipped)" >&2
 done
