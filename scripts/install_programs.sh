@@ -44,8 +44,8 @@ echo "installing: ${missing[*]}" >&2
 timeout 300 apt-get update -qq || true
 # Tests start the servers themselves, from folders of their own: none is to run by itself.
 export RUNLEVEL=1
-# What a browser recommends is a whole desktop. One that cannot be had must not keep the others away.
+# What a browser recommends is a whole desktop; letters it needs. One that cannot be had must not keep the others away.
 for each in "${missing[@]}"; do
-  lean=(); [ "$each" != chromium ] || lean=(--no-install-recommends)
-  timeout 900 apt-get install -y -qq "${lean[@]}" "$each" >/dev/null || echo "could not install: $each (the tests that use it are skipped)" >&2
+  packages=("$each"); [ "$each" != chromium ] || packages=(--no-install-recommends chromium fonts-dejavu-core)
+  timeout 900 apt-get install -y -qq "${packages[@]}" >/dev/null || echo "could not install: $each (the tests that use it are skipped)" >&2
 done
