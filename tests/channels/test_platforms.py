@@ -89,6 +89,11 @@ def test_whatsapp_gives_no_codes_to_strangers_unless_the_owner_wants_it(tmp_path
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_there_is_a_page_for_each_platform_and_for_what_needs_none(page: Path) -> None:
+    assert page.stem in {*manifests(), "terminal", "webchat"}
+
+
+@pytest.mark.parametrize("page", [DOCS / f"{name}.md" for name in sorted(manifests())], ids=lambda page: page.stem)
 def test_what_a_page_shows_can_be_written_as_it_stands(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"```json5\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks

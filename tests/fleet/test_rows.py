@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.fleet.homes import mounted, taken, tree
 
@@ -111,6 +111,7 @@ VERBS = [name for name in vars(Machine) if not name.startswith("_") and name not
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(VERBS), NAMES, DATA), max_size=12))
+@example([("append", "a.md", b""), ("append", "a.md", b""), ("command", "a.md", b""), ("append_lazily", "a.md", b"")])
 def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps):
     database, tmp = session_rows
     home = f"h{next(_numbers)}"

@@ -124,7 +124,7 @@ class HomeVolume:
     def append(self, path: str, at: int, data: bytes, mode: int, *, durable: bool) -> None:
         with self._lock:
             self._check()
-            if self.unknown and durable:
+            if self.unknown:  # a line counts from the end of the file as it is now
                 self.settle()
             if self._used + len(data) > self.most + RESERVE:
                 raise _full(self.lease.home, self.most)
