@@ -363,11 +363,17 @@ async def exchange(
 
 
 async def download(
-    url: str, name: str, *, headers: Mapping[str, str] | None = None, cure: str = "", page: bool = True
+    url: str,
+    name: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    cure: str = "",
+    page: bool = True,
+    http: HttpClient | None = None,
 ) -> AsyncIterator[bytes]:
     """Yield a file behind an address that was found to be the platform's. Without `page`, a web page in its place is refused:
-    that is what those are shown who must sign in."""
-    http = HttpClient()
+    that is what those are shown who must sign in. `http` goes another way than the machine's own, and is closed at the end."""
+    http = http or HttpClient()
     try:
         response = await http.request("GET", url, headers=headers)
         try:

@@ -15,7 +15,18 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Call, Pauses, bound, exchange, listen, mime_of, never_left, proxy_for, refused
+from homarus.channels.support import (
+    Call,
+    Pauses,
+    bound,
+    download,
+    exchange,
+    listen,
+    mime_of,
+    never_left,
+    proxy_for,
+    refused,
+)
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -159,22 +170,9 @@ class Cloud:
         inside = place.scheme == "https" and f".{place.hostname}".endswith(_FILES)
         if not inside and (place.scheme, place.netloc) != (own.scheme, own.netloc):
             raise refused("whatsapp: the file lies outside of WhatsApp")  # the token goes along
-        http = self._http()
-        try:
-            response = await http.request("GET", url, headers=self._headers())
-            try:
-                if response.status != 200:
-                    raise refused(
-                        f"whatsapp: the file cannot be had (HTTP {response.status})", "links expire after minutes"
-                    )
-                while chunk := await response.next():
-                    yield chunk
-            finally:
-                await response.close()
-        except HttpError as problem:
-            raise DeliveryError(DeliveryFailure.TRANSIENT, f"whatsapp: {problem}") from None
-        finally:
-            await http.aclose()
+        late = "links expire after minutes"
+        async for chunk in download(url, "whatsapp", headers=self._headers(), cure=late, http=self._http()):
+            yield chunk
 
     async def probe(self) -> Identity:
         said = await self._ask("GET", f"/{self._number}?fields=display_phone_number,verified_name")
