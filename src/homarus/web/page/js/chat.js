@@ -438,7 +438,7 @@ class ChatView extends View {
   /** @returns {Kid} */
   #tool(call, result) {
     const state = !result ? chip("busy", t("runs")) : result.error ? chip("bad", t("failed")) : chip("ok", t("done"));
-    const title = [h("strong", null, call.name), " ", h("code", null, visible(about(call))), h("span", { class: "grow" }), result?.seconds >= 0.1 ? small(`${result.seconds.toFixed(1)} s`) : null, state];
+    const title = [h("strong", null, call.name), " ", h("code", null, visible(about(call))), h("span", { class: "grow" }), result?.seconds >= 0.1 ? small(`${result.seconds.toFixed(1)}\u00a0s`) : null, state];
     return this.#fold(`tool-${call.id}`, title, () => [
       Object.keys(call.arguments ?? {}).length ? [h("h3", null, t("Arguments")), h("pre", { tabindex: "0" }, coloured(JSON.stringify(call.arguments, null, 2), "json"))] : null,
       result?.details?.diff ? [h("h3", null, t("Changes")), diff(result.details.diff)] : null,
