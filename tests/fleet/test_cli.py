@@ -169,7 +169,7 @@ def test_real_processes_serve_a_home_and_hand_it_over(file, home, capfd):
     with process("edge", "--listen", "127.0.0.1:0") as (_, edge), process("worker", "--name", "one") as (one, _):
         assert until(lambda: ask(f"{edge}/h/ada/health")[0] == 200 or None)
         assert ask(f"{edge}/health", host="ada.agents.example")[0] == 200
-        assert asked(capfd, "workers")["workers"][0]["homes"] == 1
+        until(lambda: asked(capfd, "workers")["workers"][0]["homes"] == 1)  # the count comes with its next beat
         with process("worker", "--name", "two") as (_, _address):
             asked(capfd, "move", "ada", "two")
             until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "two")
