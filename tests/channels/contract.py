@@ -37,12 +37,13 @@ from homarus.delivery.sender import Sender
 from homarus.sessions.routing import route_for
 
 To = Literal["direct", "group", "thread"]
-LIMIT = 30.0  # seconds after which a scenario hangs; nothing is measured by it
+LIMIT = 120.0  # seconds after which a scenario hangs; nothing is measured by it
 
 
 class Rig(Protocol):
     """One platform with a server of its own. `features` says what it has: group, mention, thread, edit, react, media,
-    busy (its server can ask for patience), fail (it can fail), drop (its connection can be cut), login (its server knows a wrong secret), repeat (it can bring an update again)."""
+    busy (its server can ask for patience), fail (it can fail), drop (its connection can be cut), login (its server knows a wrong secret), repeat (it can bring an update again),
+    forward (it says that a message was passed on), bots (it says that a program wrote it)."""
 
     manifest: Manifest
     features: frozenset[str]
@@ -72,6 +73,18 @@ class Rig(Protocol):
     ) -> str: ...
 
     async def react(self, who: str, message: str, emoji: str) -> None: ...
+
+    async def spoof(self, text: str) -> None:
+        """Let eve write to the agent under every name of ada's that the platform lets her take."""
+        ...
+
+    async def forward(self, text: str) -> None:
+        """Let ada pass on to the agent what eve wrote."""
+        ...
+
+    async def bot(self, text: str) -> None:
+        """Let a program write in the group."""
+        ...
 
     async def repeat(self) -> None: ...
 
