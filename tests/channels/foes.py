@@ -15,7 +15,7 @@ __all__ = ["SCENARIOS"]
 FLOOD = 1000
 
 
-@needs()
+@needs("people")
 async def whoever_poses_as_the_owner_is_a_stranger(rig: Rig, folder: Path) -> None:
     people = {"dmPolicy": "pairing", "allowFrom": [rig.person("ada")]}
     owner = {"ownerAllowFrom": [f"{rig.manifest.id}:{rig.person('ada')}"]}
@@ -68,7 +68,7 @@ async def bots_are_not_heard_unless_somebody_said_so(rig: Rig, folder: Path) -> 
         assert stage.refused[0].gates[-1].name == "allowBots"
 
 
-@needs()
+@needs("people")
 async def a_flood_is_bounded_and_told_once(rig: Rig, folder: Path) -> None:
     people = {"dmPolicy": "allowlist", "allowFrom": [rig.person("ada"), rig.person("bob")]}
     async with at_work(rig, folder, **people) as stage:
@@ -91,7 +91,7 @@ async def a_flood_is_bounded_and_told_once(rig: Rig, folder: Path) -> None:
         assert rig.shown("ada") in [[TOO_MANY] * count for count in range(1, floods + 1)]
 
 
-@needs()
+@needs("people")
 async def a_flood_of_strangers_gets_one_code_and_no_more(rig: Rig, folder: Path) -> None:
     async with at_work(rig, folder, dmPolicy="pairing") as stage:
         for number in range(FLOOD_EVENTS * 2):
