@@ -1,9 +1,10 @@
-"""What must not open, delay or break anything, on the real adapters: strangers who pose as the owner, forwarded commands, bots
-without an end, floods; and for every platform a missing library, a missing key, and a server that is not there."""
+"""What must not delay or break anything, on the real adapters of every platform: a missing library, a missing key, a server that is
+not there or says nothing. What must not open anything is in `foes`, which every platform plays."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,6 +39,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "irc": {"host": AWAY, "port": 9, "nick": "helper", "tls": False},
     "email": {
         "address": "a@b.example",
+        "authservId": "mx.b.example",
         "password": "x",
         "imapHost": AWAY,
         "imapPort": 9,
@@ -80,21 +82,46 @@ async def beside_a_healthy_one(
         await manager.stop()
 
 
+def installed(name: str) -> Manifest:
+    if lacks(manifests()[name])[0]:
+        pytest.skip(" ".join(lacks(manifests()[name])))
+    return manifests()[name]
+
+
 def row(manager: ChannelManager, channel: str) -> Any:
     return next(status for status in manager.status() if status.channel == channel)
 
 
 @pytest.mark.parametrize("name", sorted(set(manifests()) & set(SERVERS)))
 async def test_a_server_that_is_not_there_is_said_and_harms_nobody(name: str, tmp_path: Path) -> None:
-    manifest = manifests()[name]
-    if name != "whatsapp" and lacks(manifest)[0]:
-        pytest.skip(" ".join(lacks(manifest)))
-    manifest = replace(manifest, needs=()) if name == "whatsapp" else manifest  # the Cloud API needs no library
+    manifest = installed(name)
     async with beside_a_healthy_one(tmp_path, manifest, SERVERS[name]) as manager:
         await until(lambda: row(manager, "fake").connected)
         await until(lambda: row(manager, name).last_error)
-        assert not row(manager, name).connected
+        told = row(manager, name)
+        assert not told.connected
         assert row(manager, "fake").connected
+        # It says what to look at: the setting that leads there, or how the server is started.
+        assert any(key in told.cure for key in (*manifest.address, "start it:")), told
+
+
+@pytest.mark.parametrize("name", sorted(set(manifests()) & set(SERVERS)))
+async def test_a_server_that_says_nothing_delays_and_harms_nobody(name: str, tmp_path: Path) -> None:
+    with socket.create_server((AWAY, 0)) as silent:
+        port = silent.getsockname()[1]
+        block = {key: f"http://{AWAY}:{port}" if value == f"http://{AWAY}:9" else port if value == 9 else value
+                 for key, value in SERVERS[name].items()}  # fmt: skip
+        async with beside_a_healthy_one(tmp_path, installed(name), block) as manager:
+            await until(lambda: row(manager, "fake").connected)
+            await until(lambda: row(manager, name).running or row(manager, name).last_error)
+            assert not row(manager, name).connected
+
+
+@pytest.mark.parametrize("name", sorted(manifests()))
+def test_every_platform_has_a_server_in_these_tests_and_says_what_leads_there(name: str) -> None:
+    assert name in SERVERS
+    assert set(manifests()[name].address) <= set(manifests()[name].settings)
+    assert manifests()[name].address
 
 
 @pytest.mark.parametrize("name", sorted(manifests()))
@@ -109,9 +136,7 @@ async def test_a_library_that_is_missing_is_said_with_its_cure(name: str, tmp_pa
 
 @pytest.mark.parametrize("name", sorted(name for name in manifests() if name != "whatsapp"))
 async def test_a_key_that_is_missing_is_said_with_its_cure(name: str, tmp_path: Path) -> None:
-    if lacks(manifests()[name])[0]:
-        pytest.skip(" ".join(lacks(manifests()[name])))
-    async with beside_a_healthy_one(tmp_path, manifests()[name], {"enabled": True}) as manager:
+    async with beside_a_healthy_one(tmp_path, installed(name), {"enabled": True}) as manager:
         await until(lambda: row(manager, "fake").connected)
         await until(lambda: row(manager, name).last_error)
         assert row(manager, name).cure
