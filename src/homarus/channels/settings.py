@@ -297,7 +297,12 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
     streaming = config.convert_block(said, StreamingSettings, (*path, "streaming"))
     place = narrowed(manifest.place, settings)
     place = replace(place, dialect=manifest.dialects.get(str(keys.get("formatting")), place.dialect))
-    lacking = {name: False for key, names in manifest.lacks.items() if keys.get(key) for name in names}
+    lacking = {
+        name: False
+        for key, names in manifest.lacks.items()
+        if bool(keys.get(key.lstrip("!"))) is not key.startswith("!")
+        for name in names
+    }
     place = replace(place, **lacking) if lacking else place
     return Account(
         channel=manifest.id,
