@@ -193,7 +193,7 @@ async def _asked(app: Any, call: Call, ident: str) -> int:
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
         "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
-        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "headers": headers, "client": (call.client, 0), "server": ("127.0.0.1", 0),
         "state": {"ident": ident},
     }  # fmt: skip
     status = 500

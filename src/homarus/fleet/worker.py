@@ -374,8 +374,7 @@ class Worker:
 
         inner, told = dict(scope), dict(scope["headers"])
         inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
-        if CLIENT in told:
-            inner["client"] = (told[CLIENT].decode("latin-1"), 0)
+        inner["client"] = (told.get(CLIENT, b"").decode("latin-1"), 0)
         if HOST in told:  # a socket's own names this worker
             inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
         if IDENT in told:
