@@ -48,6 +48,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     # What of its place an account lacks that sets a key, as where a platform has two ways.
     lacks: dict[str, tuple[str, ...]] = {}
     settings: dict[str, Setting] = {}
+    # Those of its settings that lead to its server: what to look at when it cannot be reached.
+    address: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.
     retry_ms: int = 500
