@@ -47,7 +47,7 @@ class Postgres:
 
     def __init__(self, folder: Path, bin_dir: Path, port: int, *options: str) -> None:
         self.folder, self.bin, self.port = folder, bin_dir, port
-        self._options = options
+        self._options, self._fresh = options, True  # whether nobody can know its port yet
         self._as = _user()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,7 +91,16 @@ class Postgres:
                 [self.bin / "postgres", "-D", self.folder / "data", *words, *self._options],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as,
             )  # fmt: skip
-        self.wait()
+        try:
+            self.wait()
+        except AssertionError:
+            if not self._fresh or b"TCP/IP sockets" not in (self.folder / "log").read_bytes():
+                raise
+            self._process.wait(LIMIT)  # somebody took the port meanwhile
+            (self.folder / "log").write_bytes(b"")
+            self.port = free_port()
+            self.start(listen=listen)
+        self._fresh = False
 
     def wait(self) -> None:
         ends = time.monotonic() + LIMIT
