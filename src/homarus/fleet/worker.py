@@ -380,7 +380,7 @@ class Worker:
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         served.calls += 1
-        answering = asyncio.ensure_future(served.gateway(inner, receive, guarded))  # type: ignore[misc]
+        answering = asyncio.ensure_future(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
