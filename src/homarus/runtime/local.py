@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -319,6 +319,9 @@ class LocalClient:
             self.home.tell.session_ended(key, event.rpartition(":")[2])
             self.home.sessions.forget(key)
             store.reset(key, by="new" if event == "command:new" else "reset")
+            # Taken at once, so that another terminal that follows it does not come first and we miss what is said there.
+            with suppress(Locked), self.home.opened(key):
+                pass
             return notes
 
     async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:
