@@ -106,6 +106,7 @@ class _Host:
         self.settings = settings
         self.folder = folder
         self.commands = manager.commands
+        self.calls = manager.calls
         self._manager = manager
         self._slot = slot
 
@@ -173,6 +174,8 @@ class ChannelManager:
         self._known = manifests() if known is None else known
         self._opener = opener
         self.commands: Mapping[str, str] = commands or {}
+        # Set before the start where no account may have a port of its own: then platforms call us through whoever set it.
+        self.calls: dict[str, Any] | None = None
         self._spread = spread
         # Told of every account that connects: what waited for it can go out.
         self.came_up: Callable[[str, str], None] = lambda _channel, _account: None
@@ -280,6 +283,18 @@ class ChannelManager:
         """Return who the agent is there, as its server last said."""
         slot = self._slots.get((channel, normalize_account_id(account)))
         return slot.status.identity if slot else None
+
+    def expects(self, path: str) -> bool:
+        """Say whether a platform calls here once an account that is starting is up."""
+        return any(
+            slot.account.settings.enabled
+            and not slot.account.missing
+            and (slot.task is None or not slot.task.done())
+            and any(slot.account.own.get(key) == want if want else slot.account.own.get(key)
+                    for key, want in slot.manifest.called.items())
+            and path == (slot.account.own.get("webhookPath") or slot.manifest.settings["webhookPath"].default)
+            for slot in self._slots.values()
+        )  # fmt: skip
 
     def status(self) -> tuple[Status, ...]:
         return tuple(slot.status for slot in self._slots.values())

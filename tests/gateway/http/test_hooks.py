@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -99,3 +100,31 @@ async def test_without_a_safe_token_or_switched_off_nothing_answers(tmp_path: Pa
         async with served(House(tmp_path, config={"hooks": rules})) as home:
             token = rules.get("token") or SECRET
             assert (await post(home, "/hooks/wake", {"text": "x"}, **bearer(str(token)))).status_code == status
+
+
+async def test_a_signed_call_is_not_replayed_by_writing_its_signature_otherwise(tmp_path: Path) -> None:
+    rule = {**SIGNED, "signature": {"secret": KEY, "encoding": "base64", "prefix": ""}}
+    async with served(House(tmp_path, config={"hooks": {**RULES, "mappings": [rule]}})) as home:
+        body = json.dumps({"repo": "lobster"}).encode()
+        good = base64.b64encode(hmac.new(KEY.encode(), body, hashlib.sha256).digest()).decode()
+        first = (await post(home, "/hooks/forge", body, **{"x-hub-signature-256": good})).json()
+        assert first["ok"]
+        await until(lambda: len(home.house.model.requests) == 1, 60)
+        # The same bytes in other letters: refused, or the same run; never a second one.
+        for other in (good.rstrip("="), good.replace("+", "-").replace("/", "_").rstrip("="), f"{good}="):
+            again = await post(home, "/hooks/forge", body, **{"x-hub-signature-256": other})
+            assert again.status_code == 401 or again.json() == first, other
+        found = await post(home, "/hooks/forge", b"x" * 300_000, **{"x-hub-signature-256": good})
+        assert found.status_code == 413, "no more is read than a body may hold, whoever sends it"
+        assert len(home.house.model.requests) == 1
+
+
+@pytest.mark.parametrize("secret", ["", None, "${NOT_SET_ANYWHERE}"])
+async def test_a_mapping_whose_key_is_missing_is_closed_and_not_open(tmp_path: Path, secret: str | None) -> None:
+    rule = {**SIGNED, "signature": {"secret": secret} if secret is not None else {}}
+    async with served(House(tmp_path, config={"hooks": {**RULES, "mappings": [rule]}})) as home:
+        body = json.dumps({"repo": "lobster"}).encode()
+        made = "sha256=" + hmac.new((secret or "").encode(), body, hashlib.sha256).hexdigest()
+        assert (await post(home, "/hooks/forge", body, **{"x-hub-signature-256": made})).status_code == 401
+        assert (await post(home, "/hooks/forge", body)).status_code == 401
+        assert home.house.model.requests == []
