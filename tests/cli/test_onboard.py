@@ -162,7 +162,7 @@ def test_a_key_is_asked_hidden_tried_and_kept_for_nobody_else(shop: Path) -> Non
     code, text = at_a_terminal(shop, "onboard", says=says)
     assert code == 0, text
     assert "sk-right" not in text and "sk-wrong" not in text
-    assert "$3 in, $15 out" in text and "that did not work" in text and "It works" in text
+    assert "$3 in, $15 out" in text and "shop does not accept this key" in text and "It works" in text
     assert "shop/big answers now" in plain(text)
     (kept,) = (shop / ".openclaw").rglob("auth-profiles.json")
     assert kept.stat().st_mode & 0o777 == 0o600

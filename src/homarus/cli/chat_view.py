@@ -265,7 +265,7 @@ class ChatView:
         """Show what somebody else said here, as another terminal does; a report of a sub-agent is told already."""
         message = event.message
         other = self.own is not None and message.idempotency_key not in self.own and not message.provenance
-        blocks = [Block("user", without_files(message.text))] if other else []
+        blocks = [said_by_user(message.text)] if other else []
         return [*blocks, Block("note", "↳ steered")] if event.steered else blocks
 
     def _begin(self) -> None:
@@ -340,6 +340,13 @@ def without_files(text: str) -> str:
     return _ATTACHED.sub(lambda found: f"[{found[1]}]", text).strip()
 
 
+def said_by_user(text: str) -> Block:
+    """Return what somebody typed or pasted; of a long text only the beginning, for whoever sent it knows it."""
+    lines = without_files(text).split("\n")
+    more = len(lines) - PAST_LINES
+    return Block("user", "\n".join([*lines[:PAST_LINES], f"… {more} more lines"] if more > 1 else lines))
+
+
 def past(messages: Sequence[Message]) -> list[Block]:
     """Return the last turns of a conversation, each call on a line."""
     said = [at for at, each in enumerate(messages) if isinstance(each, User) and not each.provenance]
@@ -347,9 +354,7 @@ def past(messages: Sequence[Message]) -> list[Block]:
     for message in messages[said[-PAST_TURNS] if len(said) > PAST_TURNS else 0 :] if said else ():
         match message:
             case User() if not message.provenance:
-                lines = without_files(message.text).split("\n")
-                cut = [*lines[:PAST_LINES], "…"] if len(lines) > PAST_LINES else lines
-                blocks.append(Block("user", "\n".join(cut)))
+                blocks.append(said_by_user(message.text))
             case Assistant():
                 text = shape(message.text).text
                 blocks += [Block("markdown", text)] if text else []

@@ -267,7 +267,13 @@ def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
         if report["ok"]:
             app.out.line(f"It works: answered in {report['seconds']:.1f} s.")
             return key
-        app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
+        if report["kind"] in {
+            "auth",
+            "auth_permanent",
+        }:  # the provider's own words repeat the key and tell how its programs are told one
+            app.out.warn(f"{provider} does not accept this key")
+        else:
+            app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
         if _ask("Keep this key all the same? yes, or Enter to type another", "no").lower() in {"y", "yes"}:
             return key
 

@@ -18,10 +18,9 @@ from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.support import (
     Call,
     Pauses,
-    bound,
+    be_called,
     download,
     exchange,
-    listen,
     mime_of,
     never_left,
     proxy_for,
@@ -80,9 +79,11 @@ class Cloud:
                 self._host.troubled(problem.message, cure=problem.cure)
                 await self._pauses.wait(problem.retry_after or 0.0)
         self._host.connected(me)
-        port = bound(self._settings, 8788)
-        self.port = int(port.getsockname()[1])
-        await listen(port, str(self._settings.get("webhookPath") or "/whatsapp-webhook"), self._called)
+        path = str(self._settings.get("webhookPath") or "/whatsapp-webhook")
+        await be_called(self._host, 8788, path, self._called, told=self._listens)
+
+    def _listens(self, port: int) -> None:
+        self.port = port
 
     async def _called(self, call: Call) -> tuple[int, bytes]:
         if call.method == "GET":
