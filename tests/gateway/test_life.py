@@ -56,11 +56,16 @@ async def test_what_each_turn_reads_is_taken_over(home: Served) -> None:
     assert not home.gateway.life.restarts
 
 
-async def test_a_file_that_cannot_be_used_changes_nothing(home: Served) -> None:
+async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
+    home: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     path = home.house.state / "openclaw.json"
     before = home.gateway.client.home.config.document
     path.write_text("{ broken")
-    assert home.gateway.life.changed() == "none"
+    for _ in range(2):
+        assert home.gateway.life.changed() == "none"
+    assert caplog.text.count("the last good content stands in for it") <= 1
+    assert f"{path}:1" in caplog.text
     path.write_text(json.dumps({"tools": {"deny": 7}}))
     home.gateway.life.changed()
     now = home.gateway.client.home.config.document

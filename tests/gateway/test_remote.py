@@ -150,10 +150,12 @@ async def test_a_gateway_that_comes_back_is_found_again(tmp_path: Path) -> None:
         house.model.hold()
         cut = asyncio.ensure_future(agent.ask("begin"))
         await until(lambda: house.model.active == 1)
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable) as lost:
         await cut
-    with pytest.raises(Unreachable):
+    assert "it has the message" in lost.value.cure, "nobody is told to say it twice"
+    with pytest.raises(Unreachable) as lost:
         await agent.ask("nobody is there")
+    assert "it has the message" not in lost.value.cure
     house.model.gate = None
     async with served(house, unix=True):
         heard.clear()
