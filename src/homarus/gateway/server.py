@@ -210,7 +210,8 @@ class Gateway:
         self.spawn(self._tick())
         self.spawn(self.life.watch())
         self.switchboard.join()
-        self.runtime.recover()
+        if left := self.runtime.recover():
+            _log.info("going on with what an earlier process left in %d sessions", left)
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
@@ -292,6 +293,7 @@ async def serve(
         try:
             await asyncio.wait({serving, asyncio.ensure_future(server.up.wait())}, return_when=asyncio.FIRST_COMPLETED)
             await gateway.start()
+            _log.info("serving on port %d, version %s", gateway.port, gateway.version)
             if ready is not None:
                 ready(gateway)
             await asyncio.wait({serving, asyncio.ensure_future(life.ended(tell))}, return_when=asyncio.FIRST_COMPLETED)
