@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.resume import note_early
+from homarus.core.behind import durable
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.events import ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, sources
@@ -93,6 +94,7 @@ class Batch:
         stuck, ended_by, text = "", "", ""
         self._room = StepRoom(self._context.window_tokens, len(steps))
         for group in _groups(steps):
+            await durable()
             if self._context.cancel.cancelled:
                 self._refuse(group, STOPPED)
                 continue

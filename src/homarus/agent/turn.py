@@ -25,7 +25,7 @@ from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
@@ -206,6 +206,9 @@ class TurnRunner:
             prepared.context.taint.tell(None)
             return hooked.said(self._home, turn, live, refused, "before_agent_run")
         self._accept(turn, live, prompt)
+        if turn.images and not prepared.context.vision:
+            said = f"{prepared.chain.primary.key} does not see pictures; /model chooses another, agents.defaults.imageModel one for them"
+            turn.emit(Notice(said, "warning"))
         try:
             before = live.compactions
             outcome = await self._loop(turn, live, prepared, prompt)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from homarus.agent.hook_events import Handled
 from homarus.commands.router import IntakeResult
 from homarus.commands.words import ATTACHED, is_stop
+from homarus.core.behind import durable
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.events import RunEnded
 from homarus.core.messages import Inbound, Outbound
@@ -127,8 +128,9 @@ class Intake:
             key = message_key(inbound) + _VOICE
             if self._journal.accept(Queued(key, inbound, Route("", SessionKey.parse("main")))):
                 self._do(self._listened(inbound, key, self._order(inbound).place()))
-            return
-        await self._judged(inbound)
+        else:
+            await self._judged(inbound)
+        await durable()
 
     async def _listened(self, inbound: Inbound, key: str, place: AbstractAsyncContextManager[None]) -> None:
         """Hear a voice message, and only then decide about it; who writes in its chat meanwhile comes after it."""
