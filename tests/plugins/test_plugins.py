@@ -517,6 +517,10 @@ def test_a_plugin_is_written_installed_switched_on_and_off(own_home: Path, capsy
     assert "homarus plugins enable dice" in capsys.readouterr().out
     assert run(["plugins", "disable", "dice"]) == 0
     assert rows(capsys)[0]["state"] == "off"
+    assert run(["plugins", "remove", "dice"]) == 0
+    assert rows(capsys) == []
+    assert "dice" not in (own_home / ".openclaw/openclaw.json").read_text()
+    assert run(["plugins", "remove", "dice"]) == 1
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
