@@ -24,7 +24,7 @@ from homarus.core.behind import settled
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.commits import Commits
-from homarus.fleet.homes import seal
+from homarus.fleet.homes import merge, seal
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
@@ -170,10 +170,17 @@ class Served:
         return status < 500
 
     def seal(self) -> None:
-        """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
-        self.sealed = time.monotonic()
-        if isinstance(self._objects, HomeObjects) and not self.volume.fenced:
-            seal(self._database, self._objects.store, self.lease)
+        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+        self.sealed, before = time.monotonic(), self.volume.calm
+        if before is None:
+            return
+
+        def calm() -> bool:
+            return self.volume.calm == before
+
+        if isinstance(self._objects, HomeObjects):
+            seal(self._database, self._objects.store, self.lease, calm=calm)
+        merge(self._database, self.lease, calm=calm)
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
