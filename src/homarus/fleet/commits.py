@@ -33,11 +33,8 @@ class Behind:
         self.home, self.epoch, self.worker = home, epoch, worker
         self.problem: Fenced | None = None
         self.changes: deque[Change] = deque()
-        self.begun, self.needed, self.done = (
-            0,
-            0,
-            0,
-        )  # changes: all, up to the last that somebody relies on, and durable ones
+        # Counts of changes: all, those up to the last that somebody relies on, and durable ones.
+        self.begun = self.needed = self.done = 0
         self.bytes = 0
         self.running = False
         self._commits, self._lost = commits, lost

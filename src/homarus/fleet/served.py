@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from homarus.channels.support import answer_call
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.config.write import Operation, change
@@ -126,6 +127,7 @@ class Served:
         # The tenant writes this file; on a machine that others share it cannot mean more than this.
         config.bound(lambda document: confine(document, self.folder, self.quota))
         gateway = Gateway(Runtime(Home(config, env, clock=SystemClock(), ids=SystemIds())), Given())
+        gateway.switchboard.manager.calls = {}
         await gateway.start(alone=False)
         return gateway
 
@@ -155,6 +157,19 @@ class Served:
         due = self.gateway.runtime.automation.next_ms
         return None if due is None else max(0.0, (due - epoch_ms(self.gateway.clock.now())) / 1000)
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Let the home answer: its gateway, or the account whose platform calls here. No account has a port of its own on a shared machine."""
+        assert self.gateway is not None
+        manager, path = self.gateway.switchboard.manager, scope["path"]
+        answer = (manager.calls or {}).get(path) if scope["type"] == "http" else None
+        if answer is not None and not self.gateway.stopping:
+            await answer_call(scope, receive, send, path, answer)
+        elif answer is not None or (scope["type"] == "http" and manager.expects(path)):
+            await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
+            await send({"type": "http.response.body", "body": b"the account is starting"})
+        else:
+            await self.gateway(scope, receive, send)
+
     async def deliver(self, letter: Letter) -> bool:
         """Hand a kept web hook in; False when it must be tried again later."""
         assert self.gateway is not None
@@ -163,7 +178,7 @@ class Served:
         except ValueError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
-        status = await self.task(_asked(self.gateway, call, letter.key))
+        status = await self.task(_asked(self, call, letter.key))
         await self.volume.durable()
         if status >= 500:
             _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
@@ -213,7 +228,7 @@ async def _asked(app: Any, call: Call, ident: str) -> int:
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
         "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
-        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "headers": headers, "client": (call.client, 0), "server": ("127.0.0.1", 0),
         "state": {"ident": ident},
     }  # fmt: skip
     status = 500

@@ -404,14 +404,13 @@ class Worker:
 
         inner, told = dict(scope), dict(scope["headers"])
         inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
-        if CLIENT in told:
-            inner["client"] = (told[CLIENT].decode("latin-1"), 0)
+        inner["client"] = (told.get(CLIENT, b"").decode("latin-1"), 0)
         if HOST in told:  # a socket's own names this worker
             inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         served.calls += 1
-        answering = served.task(served.gateway(inner, receive, guarded))  # type: ignore[misc]
+        answering = served.task(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
