@@ -203,8 +203,18 @@ class Person:
 @contextlib.asynccontextmanager
 async def person(url: str) -> AsyncIterator[Person]:
     from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
 
-    async with connect(url, proxy=None, compression=None, max_size=None, open_timeout=120) as raw:
+    ends = time.monotonic() + 300
+    while True:  # a busy machine may close a door before the home behind it is open
+        try:
+            raw = await connect(url, proxy=None, compression=None, max_size=None, open_timeout=120)
+            break
+        except (OSError, WebSocketException):
+            if time.monotonic() > ends:
+                raise
+            await asyncio.sleep(0.1)
+    async with raw:
         made = Person(raw)
         await made.hello()
         yield made

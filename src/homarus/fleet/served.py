@@ -79,7 +79,7 @@ class Served:
         self._context = contextvars.copy_context()  # in which all that it says waits for what it wrote
         self._context.run(settled.set, self.volume.durable)
         self.gateway: Gateway | None = None
-        self.calls = 0  # requests and sockets that have not ended
+        self.calls = self.requests = 0  # requests and sockets that have not ended, and requests alone
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
         self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
