@@ -192,6 +192,15 @@ class HomeVolume:
         """Say whether something is on this disk that is not committed yet."""
         return bool(self._waiting) or self.unknown
 
+    @property
+    def calm(self) -> int | None:
+        """Return how many changes there were if none is on its way, else None."""
+        if self.fenced:
+            return None
+        if self._behind is None:
+            return 0
+        return self._behind.begun if self._behind.done >= self._behind.begun else None
+
     def flush(self) -> None:
         """Commit the appends that wait."""
         with self._lock:
