@@ -168,9 +168,12 @@ class Served:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
         status = await _asked(self, call, letter.key)
-        if status >= 500:
+        later = status >= 500 or status in {408, 425, 429}
+        if later:
             _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
-        return status < 500
+        elif status >= 400:
+            _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
+        return not later
 
     def seal(self) -> None:
         """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
