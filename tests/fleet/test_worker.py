@@ -58,7 +58,7 @@ class Served:
         self.worker, self.port = worker, port
 
     def headers(self, home: str) -> dict[str, str]:
-        return {"x-homarus-home": home, "x-homarus-fleet": SECRET}
+        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "127.0.0.1"}
 
     @asynccontextmanager
     async def client(self, home: str):

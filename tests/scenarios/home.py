@@ -122,7 +122,7 @@ def merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Let the loop run until something holds."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.channels.channel import Change, Channel, Host, Identity, Manifest
-from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.discovery import load_entry, load_needs, manifests
 from homarus.channels.settings import Account, accounts_of, fetched, fits
 from homarus.config.view import Config
 from homarus.core.clock import Clock, chance, epoch_ms
@@ -83,7 +83,13 @@ class _Slot:
         text = self.hide(what)
         if text != self.status.last_error:
             _log.warning("%s/%s: %s", self.manifest.id, self.account.id, text)
-        self.note(connected=False, last_error=text, cure=self.hide(cure))
+        self.note(connected=False, last_error=text, cure=self.hide(cure) or self._reach())
+
+    def _reach(self) -> str:
+        """Return what helps where the adapter knows no more than that it has no connection."""
+        keys = [f"channels.{self.manifest.id}.{key}" for key in self.manifest.address if self.account.own.get(key)]
+        look = f"look at {' and '.join(keys)}, and whether" if keys else "look whether"
+        return f"it is tried again by itself; {look} this machine reaches the server (a firewall, a proxy)"
 
     def hide(self, text: str) -> str:
         """Return what a platform's library says, on one line and without this account's secrets."""
@@ -329,7 +335,8 @@ class ChannelManager:
                 await self._serve(slot)
                 slot.troubled("the connection ended")
             except ChannelError as problem:
-                slot.troubled(problem.message, problem.cure)
+                more = f"docs/channels/{slot.manifest.id}.md says what it may be" if problem.fatal else ""
+                slot.troubled(problem.message, problem.cure or more)
                 if problem.fatal:
                     break
             except HomarusError as problem:  # a secret that cannot be had, a folder that cannot be made
@@ -337,7 +344,8 @@ class ChannelManager:
                 if isinstance(problem, ConfigError):
                     break
             except Exception as problem:  # noqa: BLE001 - a platform's library may raise anything, and the others go on
-                slot.troubled(f"it failed: {type(problem).__name__}: {problem}")
+                cure = "it is tried again by itself; 'homarus logs' has more"
+                slot.troubled(f"it failed: {type(problem).__name__}: {problem}", cure)
             finally:
                 slot.channel, slot.serving = None, False
                 slot.note(running=False, connected=False)
@@ -363,6 +371,8 @@ class ChannelManager:
         folder = self._folder / manifest.id / account.id
         await asyncio.to_thread(ensure_dir, folder)
         entry = await asyncio.to_thread(self._opener, manifest)
+        # A platform's library may take seconds to load: meanwhile nobody else waits.
+        await asyncio.to_thread(load_needs, manifest)
         channel = entry(_Host(self, slot, settings, folder))
         slot.since, slot.failed_probes = self.clock.monotonic(), 0
         slot.channel = cast("Channel", _Noted(channel, lambda: slot.note(last_outbound_at=self.now)))

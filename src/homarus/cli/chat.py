@@ -87,21 +87,24 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
     from prompt_toolkit.application import create_app_session
 
     from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
-    from homarus.cli.chat_picker import Picker, choices_of
+    from homarus.cli.chat_picker import pick
     from homarus.cli.chat_screen import Keyboard, Screen
     from homarus.cli.chat_view import ChatView
+    from homarus.cli.sessions_keep import Archives
 
-    if resume and (choices := await choices_of(agent, app.clock.now().timestamp())):
-        chosen = await Picker(choices, color=app.out.color).run()
-        if chosen is None:
+    away = None if app.config.get("gateway.mode") == "remote" else Archives(app)
+    if resume:
+        chosen = await pick(agent, away, color=app.out.color)
+        if chosen == "":
             return 0
-        agent = agent.session(chosen.key)
+        agent = agent.session(chosen) if chosen else agent
     with keys_as_typed(sys.stdin.fileno()), create_app_session(input=Keyboard(sys.stdin)):
         answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
         view = ChatView(asyncio.get_running_loop().time)
         history = ChatHistory(app.paths.own_dir / HISTORY)
         painter = Painter(color=app.out.color, light=is_light(app.env, answer))
         screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
+        screen.away = away
         await screen.run(typed)
     return 0
 

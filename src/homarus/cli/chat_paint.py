@@ -159,8 +159,8 @@ def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
 
 @cache
 def _markdown() -> type[RichMarkdown]:
-    """Return rich's Markdown with headings at the left, where a chat's text stands."""
-    from rich.markdown import Heading
+    """Return rich's Markdown with headings at the left, where a chat's text stands, and no more empty lines than were written."""
+    from rich.markdown import CodeBlock, Heading, TableElement
     from rich.markdown import Markdown as RichMarkdown
     from rich.text import Text
 
@@ -171,7 +171,25 @@ def _markdown() -> type[RichMarkdown]:
             text.stylize("bold underline" if self.tag == "h1" else "bold")
             yield text
 
+    class CloseCode(CodeBlock):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for syntax in super().__rich_console__(console, options):
+                syntax.padding = (0, 1)  # type: ignore[union-attr]
+                yield syntax
+
+    class CloseTable(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                table.show_edge = False  # type: ignore[union-attr]
+                yield table
+
     class ChatMarkdown(RichMarkdown):
-        elements: ClassVar = {**RichMarkdown.elements, "heading_open": LeftHeading}
+        elements: ClassVar = {
+            **RichMarkdown.elements,
+            "heading_open": LeftHeading,
+            "fence": CloseCode,
+            "code_block": CloseCode,
+            "table_open": CloseTable,
+        }
 
     return ChatMarkdown

@@ -20,7 +20,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions, is_searching
+from prompt_toolkit.filters import Condition, has_completions, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -36,13 +36,14 @@ from homarus.cli.chat_input import (
     clipboard_picture,
     dropped,
     keep_picture,
+    may_complete,
     missing,
     referenced,
     suggest,
 )
 from homarus.cli.chat_paint import Painter, wrapped
-from homarus.cli.chat_picker import MAX_READ, Picker, choices_of
-from homarus.cli.chat_view import Block, ChatView, past
+from homarus.cli.chat_picker import MAX_READ, PutAway, pick
+from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -138,12 +139,14 @@ class Screen:
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
         self._warned = False
+        self.away: PutAway | None = None
         color = painter.color
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
             bottom_toolbar=self._toolbar,
             completer=Completions(words),
-            complete_while_typing=True,
+            # Room for a list is kept only where one may open, so that the status line stands right under what is typed.
+            complete_while_typing=Condition(self._may_complete),
             history=Remembered(history),
             search_ignore_case=True,
             key_bindings=self._keys(),
@@ -153,8 +156,15 @@ class Screen:
             reserve_space_for_menu=6,
             enable_history_search=False,
         )
+        line = next(
+            w for w in self.session.layout.find_all_windows() if w.content is self.session.layout.current_control
+        )
+        line.dont_extend_height = to_filter(True)
         # An Esc must not wait to see whether it begins a longer sequence.
         self.session.app.ttimeoutlen = 0.05
+
+    def _may_complete(self) -> bool:
+        return may_complete(self.session.default_buffer.document.text_before_cursor)
 
     async def run(self, typed: str = "") -> None:
         """Talk until the person leaves. `typed` stands on the line already."""
@@ -227,18 +237,16 @@ class Screen:
 
     async def _choose(self) -> None:
         """Go on with another session."""
-        choices = await choices_of(self._agent, time.time(), here=True)
-        if not choices:
-            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
-            return
-        chosen = await Picker(choices, color=self._painter.color).run()
+        chosen = await pick(self._agent, self.away, color=self._painter.color, here=True)
         if chosen is None:
+            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
+        if not chosen:
             return
         if self._view.running:
             self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
         self._exit()
         try:
-            await self._enter(self._agent.session(chosen.key))
+            await self._enter(self._agent.session(chosen))
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
             await self._enter(self._agent)
@@ -274,7 +282,7 @@ class Screen:
             buffer.cursor_position = len(buffer.text)
 
     def _submit(self, text: str) -> None:
-        self._say(Block("user", text))
+        self._say(said_by_user(text))
         self._do(self._send(text))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
@@ -301,8 +309,8 @@ class Screen:
             self._typed[handled.item.key] = text
             if self._view.own is not None:
                 self._view.own.add(handled.item.key)
-            if agent.client.is_elsewhere(agent.key):
-                self._follow()
+        if agent.client.is_elsewhere(agent.key):
+            self._follow()
         for reply in handled.replies:
             self._say(Block("detail", reply))
         await self._refresh()

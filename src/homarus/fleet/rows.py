@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from homarus.core.errors import Fenced, StorageError
+from homarus.fleet.commits import UPLOAD, Commits, again, refusal
 from homarus.fleet.database import Database
-from homarus.fleet.transfer import pieces_of, spelled, unspelled, write_new
+from homarus.fleet.transfer import Seen, pieces_of, seen_of, spelled, unspelled, write_new
 from homarus.storage.faults import shown, write_all
 from homarus.storage.locks import held_paths
 
@@ -49,16 +50,6 @@ class Lease(msgspec.Struct, frozen=True):
     worker: str
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a name on the disk was when the rows were last equal to it."""
-
-    mode: int
-    size: int = 0
-    mtime_ns: int = 0
-    ino: int = 0
-    link: str | None = None
-
-
 class Stored(msgspec.Struct, frozen=True):
     """A row of `file`, as `put_files` takes it."""
 
@@ -86,9 +77,12 @@ class HomeVolume:
         *,
         objects: Objects | None = None,
         lost: Callable[[], None] = lambda: None,
+        commits: Commits | None = None,
     ) -> None:
         self.lease, self.folder = lease, folder
-        self.fenced = False
+        # Where there are commits, changes are durable a little later: `durable` waits for them.
+        self._behind = commits.of(lease.home, lease.epoch, lease.worker, lost) if commits is not None else None
+        self._fenced, self._needed = False, True
         self.written = 0  # bytes that were committed under this lease
         # What the home may keep. A log may go a little beyond, so that a home which is full can still be told to tidy up.
         self.most, self.most_files = 1 << 62, 1 << 62
@@ -101,6 +95,15 @@ class HomeVolume:
         self._waiting: list[tuple[str, int, int, bytes]] = []  # appends that need not be durable yet
         self.unknown = False  # whether the disk may differ
 
+    @property
+    def fenced(self) -> bool:
+        return self._fenced or (self._behind is not None and self._behind.problem is not None)
+
+    async def durable(self) -> None:
+        """Return when the rows have all that storage was told to make durable. Raises StorageError where they never will."""
+        if self._behind is not None:
+            await self._behind.durable()
+
     # What storage calls.
 
     def begin(self) -> None:
@@ -111,7 +114,8 @@ class HomeVolume:
             if problem is None:
                 self._note(path)
             elif not isinstance(problem, Fenced):
-                self._remember(path, None)
+                if path in self._seen:  # whatever stands there now differs from the rows; or nothing does
+                    self._remember(path, Seen(0, self._seen[path].size))
                 self.unknown = True
         finally:
             self._lock.release()
@@ -180,9 +184,10 @@ class HomeVolume:
         with self._lock:
             if self._waiting:
                 paths, modes, offsets, pieces = map(list, zip(*self._waiting, strict=True))
-                self._commit("append_lines", paths, modes, offsets, pieces)
+                size = sum(map(len, pieces))
+                self._commit("append_lines", paths, modes, offsets, pieces, size=size)
                 self._waiting.clear()
-                self.written += sum(map(len, pieces))
+                self.written += size
 
     def settle(self) -> list[str]:
         """Commit what changed on the disk without storage, and return those paths."""
@@ -206,6 +211,15 @@ class HomeVolume:
             for path in self.left_out:
                 self._take_back(path)
             return gone + changed
+
+    def tidy(self) -> None:
+        """Let the rows follow, though nobody waits for it."""
+        with self._lock:
+            self._needed = False
+            try:
+                self.settle() if self.unknown else self.flush()
+            finally:
+                self._needed = True
 
     def drop(self) -> None:
         """Refuse every write from now on: the home is somebody else's."""
@@ -294,23 +308,30 @@ class HomeVolume:
         self._note(path)
 
     def _check(self) -> None:
-        if self.fenced:
-            raise _refusal(self.lease)
+        if self._behind is not None and self._behind.problem is not None:
+            raise again(self._behind.problem)
+        if self._fenced:
+            raise refusal(self.lease)
 
-    def _commit(self, function: str, *args: Any) -> None:
-        """Carry one fenced change out. Raises Fenced if the home is somebody else's."""
+    def _commit(self, function: str, *args: Any, size: int = 0) -> None:
+        """Carry one fenced change out, or see to it that it follows. Raises Fenced if the home is somebody else's."""
         self._check()
+        if self._behind is not None:
+            self._behind.add(function, args, size, needed=self._needed)
+            return
         marks = ", ".join(f"${number}" for number in range(1, len(args) + 4))
         lease = self.lease
         done = self._database.rows(f"select {function}({marks}) as done", lease.home, lease.epoch, lease.worker, *args)
         if not done[0]["done"]:
             self._give_up()
-            raise _refusal(lease)
+            raise refusal(lease)
 
     def _give_up(self, *, tell: bool = True) -> None:
         with self._lock:
-            first, self.fenced = not self.fenced, True
+            first, self._fenced = not self.fenced, True
             self._waiting.clear()
+        if self._behind is not None:
+            self._behind.give_up(refusal(self.lease))
         if first and tell:
             self._lost()
 
@@ -331,7 +352,10 @@ class HomeVolume:
         if self._objects is not None and len(data) > INLINE:
             self._check()
             name = digest.hexdigest()
-            self._objects.put(name, data)
+            if self._behind is not None:
+                self._behind.add(UPLOAD, (self._objects.put, name, data), len(data), needed=self._needed)
+            else:
+                self._objects.put(name, data)
         inline = None if name else data
         return Stored(
             spelled(path), found.st_mode, len(data), found.st_mtime_ns, digest.digest(), bytes=inline, object=name
@@ -344,21 +368,21 @@ class HomeVolume:
         for piece in pieces_of(fd, found.st_size):
             digest.update(piece)
 
-        def again() -> Iterator[bytes]:
+        def reread() -> Iterator[bytes]:
             for piece in pieces_of(fd, found.st_size):
                 second.update(piece)
                 yield piece
             if second.digest() != digest.digest():  # nothing is kept then, and it is tried again
                 raise StorageError(f"{shown(path)} changes while it is read")
 
-        objects.put_pieces(digest.hexdigest(), again())
+        objects.put_pieces(digest.hexdigest(), reread())
         return Stored(
             spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, digest.digest(), object=digest.hexdigest()
         )
 
     def _put(self, rows: list[Stored]) -> None:
         columns = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
-        self._commit("put_files", *columns)
+        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows))
         self.written += sum(row.size for row in rows)
 
     def _keep(self, changed: dict[str, Seen]) -> None:
@@ -397,13 +421,13 @@ class HomeVolume:
             try:
                 stored = self._stored(path, fd)
             except StorageError:
-                if _seen(before) == _seen(os.fstat(fd)):
+                if seen_of(before) == seen_of(os.fstat(fd)):
                     raise
                 self.unknown = True
                 return None
-            if _seen(before) != _seen(os.fstat(fd)):
+            if seen_of(before) != seen_of(os.fstat(fd)):
                 self.unknown = True  # once more, with the next write
-            return _seen(before), stored
+            return seen_of(before), stored
         finally:
             os.close(fd)
 
@@ -420,9 +444,9 @@ class HomeVolume:
     def _note(self, path: str) -> None:
         """Remember how the disk looks now that it followed."""
         try:
-            self._remember(path, _seen(os.lstat(self.folder / path)))
-        except OSError:
-            self._remember(path, None)
+            self._remember(path, seen_of(os.lstat(self.folder / path)))
+        except OSError:  # a command took it away: the rows hear of it with the next look
+            self.unknown = self.unknown or path in self._seen
 
     def _remember(self, path: str, now: Seen | None) -> None:
         before = self._seen.pop(path, None)
@@ -461,19 +485,9 @@ class HomeVolume:
             elif link is not None:
                 yield path, Seen(seen.st_mode, link=link)
             elif stat.S_ISREG(seen.st_mode):
-                yield path, _seen(seen)
+                yield path, seen_of(seen)
 
 
 def _full(home: str, most: int, files: int) -> StorageError:
     what = f"home {home} has used up its {most:,} bytes or {files:,} files"
     return StorageError(what, cure="remove files, or ask for a larger quota")
-
-
-def _refusal(lease: Lease) -> Fenced:
-    return Fenced(f"home {lease.home} belongs to another worker by now (epoch {lease.epoch} is over)")
-
-
-def _seen(found: os.stat_result) -> Seen:
-    if stat.S_ISDIR(found.st_mode):
-        return Seen(found.st_mode)
-    return Seen(found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino)

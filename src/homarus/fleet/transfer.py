@@ -52,6 +52,16 @@ class Item(Struct, frozen=True):
         return stat.S_ISLNK(self.mode)
 
 
+class Seen(Struct, frozen=True):
+    """What a name on the disk was when the rows were last equal to it."""
+
+    mode: int
+    size: int = 0
+    mtime_ns: int = 0
+    ino: int = 0
+    link: str | None = None
+
+
 Skip = Callable[[str, str], None]
 # Gives the bytes of a file, in pieces of any size.
 Content = Callable[[Item], Iterable[bytes]]
@@ -208,3 +218,9 @@ def write_new(path: Path, pieces: Iterable[bytes], mode: int) -> None:
         os.fchmod(fd, mode)
     finally:
         os.close(fd)
+
+
+def seen_of(found: os.stat_result) -> Seen:
+    if stat.S_ISDIR(found.st_mode):
+        return Seen(found.st_mode)
+    return Seen(found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino)
