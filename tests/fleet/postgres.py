@@ -128,6 +128,13 @@ class Postgres:
                 _gone(pid)
             self._process = None
 
+    def signal(self, number: int) -> None:
+        """Stop all of it as a machine that hangs (SIGSTOP), or let it go on (SIGCONT)."""
+        assert self._process is not None
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)  # fast: connections are ended

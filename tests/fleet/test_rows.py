@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.fleet.homes import mounted, taken, tree
 
 from homarus.core.errors import Fenced, StorageError
+from homarus.fleet.commits import Commits
 from homarus.fleet.rows import HomeVolume, spelled, unspelled
 from homarus.storage.atomic import backup, create_new, ensure_dir, keep_copy, move_aside, remove, write_atomic
 from homarus.storage.boundary import Root
@@ -110,12 +111,14 @@ VERBS = [name for name in vars(Machine) if not name.startswith("_") and name not
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.sampled_from(VERBS), NAMES, DATA), max_size=12))
-@example([("append", "a.md", b""), ("append", "a.md", b""), ("command", "a.md", b""), ("append_lazily", "a.md", b"")])
-def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps):
+@given(st.lists(st.tuples(st.sampled_from(VERBS), NAMES, DATA), max_size=12), st.booleans())
+@example(
+    [("append", "a.md", b""), ("append", "a.md", b""), ("command", "a.md", b""), ("append_lazily", "a.md", b"")], False
+)
+def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps, later):
     database, tmp = session_rows
-    home = f"h{next(_numbers)}"
-    with mounted(database, taken(database, home), tmp / home / "first") as volume:
+    home, commits = f"h{next(_numbers)}", Commits(database) if later else None
+    with mounted(database, taken(database, home), tmp / home / "first", commits=commits) as volume:
         machine = Machine(tmp / home / "first")
         for step in steps:
             machine.do(*step)

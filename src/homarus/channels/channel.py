@@ -45,7 +45,7 @@ class Manifest(Struct, frozen=True, rename="camel"):
     place: Place = Place()
     # Other dialects that its place can be written in, by what the account's `formatting` calls them.
     dialects: dict[str, str] = {}
-    # What of its place an account lacks that sets a key, as where a platform has two ways.
+    # What of its place an account lacks that sets a key, or (`!key`) does not set it, as where a platform has two ways.
     lacks: dict[str, tuple[str, ...]] = {}
     settings: dict[str, Setting] = {}
     # Those of its settings that lead to its server: what to look at when it cannot be reached.

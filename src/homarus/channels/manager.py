@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.channels.channel import Change, Channel, Host, Identity, Manifest
-from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.discovery import load_entry, load_needs, manifests
 from homarus.channels.settings import Account, accounts_of, fetched, fits
 from homarus.config.view import Config
 from homarus.core.clock import Clock, chance, epoch_ms
@@ -371,6 +371,8 @@ class ChannelManager:
         folder = self._folder / manifest.id / account.id
         await asyncio.to_thread(ensure_dir, folder)
         entry = await asyncio.to_thread(self._opener, manifest)
+        # A platform's library may take seconds to load: meanwhile nobody else waits.
+        await asyncio.to_thread(load_needs, manifest)
         channel = entry(_Host(self, slot, settings, folder))
         slot.since, slot.failed_probes = self.clock.monotonic(), 0
         slot.channel = cast("Channel", _Noted(channel, lambda: slot.note(last_outbound_at=self.now)))

@@ -148,10 +148,15 @@ class Output:
                 self.line(f"{label:>{size}}  {clean(value)}")
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
-        """Print aligned columns; numbers stand right, everything else left."""
+        """Print aligned columns; numbers stand right, everything else left. On a terminal the widest cells are cut to fit."""
         cells = [[_cell(value) for value in row] for row in rows]
         numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
         widths = [max([width(head), *(width(row[i]) for row in cells)]) for i, head in enumerate(headers)]
+        if self.out.isatty():
+            import shutil  # a pipe is not kept waiting for it
+
+            _fit(widths, numeric, shutil.get_terminal_size().columns)
+            cells = [[_cut(text, size) for text, size in zip(row, widths, strict=True)] for row in cells]
         self.line(self.style(_row(headers, widths, numeric), "bold"))
         for row in cells:
             self.line(_row(row, widths, numeric))
@@ -211,6 +216,26 @@ def _is_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit() or text == "-"
 
 
+def _fit(widths: list[int], numeric: Sequence[bool], columns: int) -> None:
+    """Make the widest columns of words narrower until a row fits, none below what can be recognised."""
+    while sum(widths) + 2 * (len(widths) - 1) > columns:
+        size, at = max(((size, at) for at, size in enumerate(widths) if not numeric[at]), default=(0, 0))
+        if size <= NARROWEST:
+            return
+        widths[at] -= 1
+
+
+def _cut(text: str, size: int) -> str:
+    if width(text) <= size:
+        return text
+    kept = ""
+    for char in _STYLE.sub("", text):
+        if width(kept + char) >= size:
+            break
+        kept += char
+    return kept + "…"
+
+
 def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     parts = []
     for text, size, right in zip(cells, widths, numeric, strict=True):
@@ -219,6 +244,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -
     return "  ".join(parts).rstrip()
 
 
+NARROWEST = 16  # a column of a table
 WIDTH = 30
 PAUSE = 0.1  # seconds before the first drawing and between two, so that quick work shows no bar at all
 

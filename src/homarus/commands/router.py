@@ -185,6 +185,14 @@ class CommandRouter:
         text = "\n\n".join(part for part in (text, attached) if part)
         facts = {**(inbound.facts or {}), **_facts(wishes, notes)}
         facts.pop(ATTACHED, None)
+        heard = await self._home.tell.handled("message:dispatch", key, inbound, text)
+        if heard.done:
+            return IntakeResult((*replies, *filter(None, [heard.reply])))
+        if heard.content is not None:
+            text, facts["taint"] = (
+                heard.content.marked(self._home.ids),
+                [*facts.get("taint", ()), *heard.content.sources],
+            )
         item = self._client.submit(key, replace(inbound, text=text, facts=facts or None), overrides=overrides)
         return IntakeResult(tuple(replies), item, "" if item else REFUSED)
 

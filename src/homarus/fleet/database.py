@@ -58,6 +58,11 @@ class Database:
         work = self._insist(lambda conn: conn.fetch(statement, *args), patience)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
+    async def carried_out(self, statement: str, *args: Any) -> list[Any]:
+        """Do the same on the thread of this database."""
+        found: list[Any] = await self._insist(lambda conn: conn.fetch(statement, *args), None)
+        return found
+
     def stream(self, statement: str, *args: Any, many: int = 20) -> Iterator[Any]:
         """Yield the rows of one statement as they were in one moment, however long their reader takes; few are in memory."""
         opened = self._stream(statement, args, many)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from homarus.core.errors import Fenced, StorageError
+from homarus.fleet.commits import UPLOAD, Commits, again, refusal
 from homarus.fleet.database import Database
 from homarus.storage.faults import shown, write_all
 from homarus.storage.locks import held_paths
@@ -91,9 +92,12 @@ class HomeVolume:
         *,
         objects: Objects | None = None,
         lost: Callable[[], None] = lambda: None,
+        commits: Commits | None = None,
     ) -> None:
         self.lease, self.folder = lease, folder
-        self.fenced = False
+        # Where there are commits, changes are durable a little later: `durable` waits for them.
+        self._behind = commits.of(lease.home, lease.epoch, lease.worker, lost) if commits is not None else None
+        self._fenced, self._needed = False, True
         self.written = 0  # bytes that were committed under this lease
         # What the home may keep. A log may go a little beyond, so that a home which is full can still be told to tidy up.
         self.most, self.most_files = 1 << 62, 1 << 62
@@ -105,6 +109,15 @@ class HomeVolume:
         self._derived: set[str] = set()
         self._waiting: list[tuple[str, int, int, bytes]] = []  # appends that need not be durable yet
         self.unknown = False  # whether the disk may differ
+
+    @property
+    def fenced(self) -> bool:
+        return self._fenced or (self._behind is not None and self._behind.problem is not None)
+
+    async def durable(self) -> None:
+        """Return when the rows have all that storage was told to make durable. Raises StorageError where they never will."""
+        if self._behind is not None:
+            await self._behind.durable()
 
     # What storage calls.
 
@@ -184,9 +197,10 @@ class HomeVolume:
         with self._lock:
             if self._waiting:
                 paths, modes, offsets, pieces = map(list, zip(*self._waiting, strict=True))
-                self._commit("append_lines", paths, modes, offsets, pieces)
+                size = sum(map(len, pieces))
+                self._commit("append_lines", paths, modes, offsets, pieces, size=size)
                 self._waiting.clear()
-                self.written += sum(map(len, pieces))
+                self.written += size
 
     def settle(self) -> list[str]:
         """Commit what changed on the disk without storage, and return those paths."""
@@ -208,6 +222,15 @@ class HomeVolume:
                     changed.append(path)
             self._keep({path: there[path] for path in changed})
             return gone + changed
+
+    def tidy(self) -> None:
+        """Let the rows follow, though nobody waits for it."""
+        with self._lock:
+            self._needed = False
+            try:
+                self.settle() if self.unknown else self.flush()
+            finally:
+                self._needed = True
 
     def drop(self) -> None:
         """Refuse every write from now on: the home is somebody else's."""
@@ -272,23 +295,30 @@ class HomeVolume:
         return data
 
     def _check(self) -> None:
-        if self.fenced:
-            raise _refusal(self.lease)
+        if self._behind is not None and self._behind.problem is not None:
+            raise again(self._behind.problem)
+        if self._fenced:
+            raise refusal(self.lease)
 
-    def _commit(self, function: str, *args: Any) -> None:
-        """Carry one fenced change out. Raises Fenced if the home is somebody else's."""
+    def _commit(self, function: str, *args: Any, size: int = 0) -> None:
+        """Carry one fenced change out, or see to it that it follows. Raises Fenced if the home is somebody else's."""
         self._check()
+        if self._behind is not None:
+            self._behind.add(function, args, size, needed=self._needed)
+            return
         marks = ", ".join(f"${number}" for number in range(1, len(args) + 4))
         lease = self.lease
         done = self._database.rows(f"select {function}({marks}) as done", lease.home, lease.epoch, lease.worker, *args)
         if not done[0]["done"]:
             self._give_up()
-            raise _refusal(lease)
+            raise refusal(lease)
 
     def _give_up(self, *, tell: bool = True) -> None:
         with self._lock:
-            first, self.fenced = not self.fenced, True
+            first, self._fenced = not self.fenced, True
             self._waiting.clear()
+        if self._behind is not None:
+            self._behind.give_up(refusal(self.lease))
         if first and tell:
             self._lost()
 
@@ -307,7 +337,10 @@ class HomeVolume:
         if self._objects is not None and len(data) > INLINE:
             self._check()
             name = digest.hexdigest()
-            self._objects.put(name, data)
+            if self._behind is not None:
+                self._behind.add(UPLOAD, (self._objects.put, name, data), len(data), needed=self._needed)
+            else:
+                self._objects.put(name, data)
         inline = None if name else data
         return Stored(
             spelled(path), found.st_mode, len(data), found.st_mtime_ns, digest.digest(), bytes=inline, object=name
@@ -315,7 +348,7 @@ class HomeVolume:
 
     def _put(self, rows: list[Stored]) -> None:
         columns = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
-        self._commit("put_files", *columns)
+        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows))
         self.written += sum(row.size for row in rows)
 
     def _keep(self, changed: dict[str, Seen]) -> None:
@@ -412,10 +445,6 @@ class HomeVolume:
 
 def _full(home: str, most: int) -> StorageError:
     return StorageError(f"home {home} has used up its {most:,} bytes", cure="remove files, or ask for a larger quota")
-
-
-def _refusal(lease: Lease) -> Fenced:
-    return Fenced(f"home {lease.home} belongs to another worker by now (epoch {lease.epoch} is over)")
 
 
 def _seen(found: os.stat_result) -> Seen:

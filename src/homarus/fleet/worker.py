@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.core.errors import HomarusError, StorageError
+from homarus.fleet.commits import Commits
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
@@ -61,6 +62,7 @@ class Worker:
         self.ended = asyncio.Event()
         self._database, self._secret, self._env, self._objects = database, secret.encode(), env, objects
         self._idle_seconds, self._quota = idle_seconds, quota
+        self._commits = Commits(database)
         self._doors: dict[str, asyncio.Lock] = {}
         self._opening = asyncio.Semaphore(OPENING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -70,6 +72,7 @@ class Worker:
         self._draining = False
         self._all_homes, self._counted = 0, 0.0
         self._going: set[str] = set()
+        self._tidied: set[str] = set()
 
     # Its life.
 
@@ -183,7 +186,7 @@ class Worker:
         there = await self.placement.held()
         for home, lease in list(self.held.items()):
             if there.get(home) != lease.epoch:
-                await self._drop(lease)
+                self._part(lease)
         for home, epoch in there.items():
             if home not in self.held and home not in self._going:
                 self.held[home] = Lease(home, epoch, self.name)
@@ -191,8 +194,7 @@ class Worker:
     async def _end(self) -> None:
         """Another process has this worker's name: it has the homes, too."""
         _log.error("another worker is called %s: this one ends", self.name)
-        for lease in list(self.held.values()):
-            await self._drop(lease)
+        await asyncio.gather(*(self._part(lease) for lease in list(self.held.values())))
         self.ended.set()
 
     # Homes.
@@ -228,6 +230,7 @@ class Worker:
                     objects=objects,
                     quota=self._quota,
                     lost=lambda: self._lost(lease),
+                    commits=self._commits,
                 )
                 await found.open()
                 if found.volume.fenced:  # it was taken away while it was being opened
@@ -240,12 +243,16 @@ class Worker:
     def _lost(self, lease: Lease) -> None:
         """A write was refused, in whatever thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: self._spawn(self._drop(lease)))
+            self._loop.call_soon_threadsafe(lambda: self._part(lease))
 
-    async def _drop(self, lease: Lease) -> None:
-        """Let go of a home that is somebody else's: nothing of it is written or sent from here any more."""
+    def _part(self, lease: Lease) -> asyncio.Task[None]:
+        """Let go of a home that is somebody else's; how long it takes to end concerns no other."""
         if self.held.get(lease.home) == lease:
             del self.held[lease.home]
+        return self._spawn(self._drop(lease))
+
+    async def _drop(self, lease: Lease) -> None:
+        """End what was begun for a home: nothing of it is written or sent from here any more."""
         served = self.open.get(lease.home)
         if served is not None and served.lease == lease:
             self.refused += 1
@@ -322,23 +329,44 @@ class Worker:
                 await self.mail.taken(served.lease, [letter.key])
 
     async def _keep(self) -> None:
-        """Commit what waits, and close what nobody uses."""
+        """Commit what waits, and close what nobody uses. No home waits here for another."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             for home, served in list(self.open.items()):
-                if served.volume.waits and not served.volume.fenced:
-                    with contextlib.suppress(StorageError):
-                        await asyncio.to_thread(served.volume.settle if served.volume.unknown else served.volume.flush)
+                if served.volume.waits and not served.volume.fenced and home not in self._tidied:
+                    if served.volume.unknown:
+                        self._tidy(home, asyncio.to_thread(served.volume.tidy))
+                    else:
+                        with contextlib.suppress(StorageError):
+                            served.volume.tidy()
                 idle = time.monotonic() - served.used
                 if served.calls or served.busy:
                     served.used = time.monotonic()
                 elif idle > (self._idle_seconds if len(self.open) < MOST_OPEN else 1.0) and served.resting:
-                    with contextlib.suppress(HomarusError):
-                        await asyncio.to_thread(served.seal)
-                        await self._close(home)
+                    self._tidy(home, self._rest(home, served))
                 elif time.monotonic() - served.sealed > SEAL_SECONDS:  # one that listens to a platform never rests
-                    with contextlib.suppress(HomarusError):
-                        await asyncio.to_thread(served.seal)
+                    self._tidy(home, asyncio.to_thread(served.seal))
+
+    def _tidy(self, home: str, work: Any) -> None:
+        """Do something for a home that waits for the disk, the database or the store, one thing at a time."""
+
+        async def done() -> None:
+            try:
+                with contextlib.suppress(HomarusError):
+                    await work
+            finally:
+                self._tidied.discard(home)
+
+        if home in self._tidied:
+            work.close()
+            return
+        self._tidied.add(home)
+        self._spawn(done())
+
+    async def _rest(self, home: str, served: Served) -> None:
+        await asyncio.to_thread(served.seal)
+        if served.resting:
+            await self._close(home)
 
     # The port.
 
@@ -368,6 +396,8 @@ class Worker:
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             nonlocal begun
+            with contextlib.suppress(StorageError):
+                await served.volume.durable()
             if not served.volume.fenced:
                 begun = True
                 await send(message)
@@ -380,7 +410,7 @@ class Worker:
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         served.calls += 1
-        answering = asyncio.ensure_future(served(inner, receive, guarded))
+        answering = served.task(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -24,12 +24,15 @@ from tests.channels.platform_host import RecordingHost, outbound, running, until
 
 from homarus.channels.channel import Host, Manifest
 from homarus.channels.discovery import manifests
+from homarus.channels.settings import account_of
 from homarus.channels.support import Pauses
 from homarus.channels.whatsapp.adapter import open_channel
 from homarus.channels.whatsapp.cloud import Cloud
+from homarus.config.load import inspect_config
+from homarus.config.paths import resolve_paths
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
-from homarus.delivery.place import Piece
+from homarus.delivery.place import Button, Piece
 
 TOKEN, SECRET, NUMBER, ALICE = "EAAfake", "app-secret", "42", "+15550002"
 
@@ -231,6 +234,36 @@ async def test_sending(graph, host, tmp_path):
     assert graph.uploads == [("a.pdf", b"PDF")]
     assert reaction["reaction"] == {"message_id": "wamid.A", "emoji": ""}
     assert sent == "wamid.2"
+
+
+async def test_buttons_and_voice_messages(graph, host, tmp_path):
+    (tmp_path / "v.ogg").write_bytes(b"OggS")
+    row = (Button("Once", "/approve 1 once"), Button("Never", "/approve 1 deny"))
+    channel = cloud(host)
+    await channel.send(to(ALICE), Piece("May I?", "May I?", buttons=(row,)), "k")
+    await channel.send(to(ALICE), Piece("May I?", "May I?", buttons=((*row, *row),)), "k")
+    await channel.send(to(ALICE), Piece("x" * 1025, "x", buttons=(row,)), "k")
+    await channel.send(to(ALICE), Piece(file=str(tmp_path / "v.ogg"), as_voice=True), "k")
+    taps, many, long, voice = graph.calls
+    assert taps["interactive"]["body"] == {"text": "May I?"}
+    assert [one["reply"] for one in taps["interactive"]["action"]["buttons"]] == [
+        {"id": "/approve 1 once", "title": "Once"},
+        {"id": "/approve 1 deny", "title": "Never"},
+    ]
+    assert many["text"]["body"] == "May I?"  # four do not fit; the words tell what to type
+    assert long["type"] == "text"
+    assert voice["audio"] == {"id": "media-1", "voice": True}
+
+
+def test_only_a_business_number_has_buttons_and_only_a_linked_device_edits(tmp_path):
+    def place(block: str) -> Any:
+        env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+        (tmp_path / "openclaw.json").write_text(f'{{"channels": {{"whatsapp": {block}}}}}')
+        return account_of(inspect_config(resolve_paths(env), env), manifests()["whatsapp"], "default", env).place
+
+    business, linked = place('{"phoneNumberId": "42"}'), place("{}")
+    assert (business.buttons, business.edit) == (True, False)
+    assert (linked.buttons, linked.edit) == (False, True)
 
 
 async def test_every_refusal_says_what_can_be_done(graph, host):
