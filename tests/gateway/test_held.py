@@ -119,7 +119,7 @@ info.restype = Info
 preload()
 bytes(4_000_000)  # freed at once: from now on glibc would keep pieces up to this size
 before = info().hblks
-piece = bytes(2_000_000)
+piece = bytes(500_000)
 print(info().hblks - before)
 """
 

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
-_MALLOC = ((-3, 1 << 20), (-1, 1 << 20), (-8, 1))  # from where on to map, when to trim, how many heaps
+_MALLOC = ((-3, 128 * 1024), (-1, 128 * 1024), (-8, 1))  # from where on to map, when to trim, how many heaps
 GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
 
 
