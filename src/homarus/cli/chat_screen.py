@@ -41,9 +41,10 @@ from homarus.cli.chat_input import (
     referenced,
     suggest,
 )
-from homarus.cli.chat_paint import Painter, wrapped
+from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
+from homarus.cli.output import wrapped
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -74,7 +75,6 @@ class Completions(Completer):
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what the text before the cursor can become."""
         del complete_event
         for found in suggest(document.text_before_cursor, self._words):
             yield Completion(found.text, start_position=-found.length, display_meta=found.note)
@@ -88,7 +88,6 @@ class Remembered(History):
         self._lines = lines
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return what is kept, newest first."""
         return self._lines.load()[::-1]
 
     async def load(self) -> AsyncGenerator[str, None]:
@@ -100,7 +99,6 @@ class Remembered(History):
             yield line
 
     def store_string(self, string: str) -> None:
-        """Keep one line."""
         self._lines.add(string)
 
 
@@ -140,6 +138,7 @@ class Screen:
         self._unlisten: Callable[[], None] | None = None
         self._warned = False
         self.away: PutAway | None = None
+        self.ready: Callable[[], None] = lambda: None  # called when there is something to show
         color = painter.color
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
@@ -202,7 +201,9 @@ class Screen:
         self._leave = client.attend(agent.key)
         status = await client.status(agent.key)
         view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        for block in past(await client.history(agent.key, MAX_READ)):
+        said = past(await client.history(agent.key, MAX_READ))
+        self.ready()
+        for block in said:
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
