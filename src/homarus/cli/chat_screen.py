@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+FOLLOWING = "another terminal has this session open: what is said there shows here, what you write is answered there"
 PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
 LEAVING = frozenset({LEAVE, "/quit", "/bye"})
@@ -222,8 +223,7 @@ class Screen:
         """Follow a session that another process has open; it is told once. A session that is free becomes ours."""
         if self._following is None or self._following.done():
             if self._agent.client.is_elsewhere(self._agent.key):
-                say = "another terminal has this session open: what is said there shows here, what you write is answered there"
-                self._say(Block("note", say))
+                self._say(Block("note", FOLLOWING))
             self._following = asyncio.ensure_future(self._followed())
 
     async def _followed(self) -> None:
@@ -334,7 +334,7 @@ class Screen:
         self.session.app.invalidate()
 
     async def _refresh(self) -> None:
-        """Take up what a command or another program may have changed in the session: model, levels, what waits."""
+        """Take up what a command or another program may have changed: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
@@ -403,7 +403,7 @@ class Screen:
 
     @property
     def _waiting_since(self) -> float:
-        """Return when the oldest thing was sent that has not come back, such as a compaction."""
+        # When the oldest thing was sent that has not come back, such as a compaction.
         return min(self._sending.values(), default=asyncio.get_running_loop().time())
 
     @property
@@ -411,7 +411,6 @@ class Screen:
         return self._view.running or asyncio.get_running_loop().time() - self._waiting_since > PATIENCE_SECONDS
 
     def _toolbar(self) -> str:
-        """Return the status line: model, window, cost, session."""
         view = self._view
         parts = [view.model or "auto"]
         if view.used:
