@@ -58,7 +58,7 @@ def said(messages: list[dict]) -> str:
         if message["role"] == "user":
             content = message["content"]
             text = content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
-            return " ".join(re.findall(r"\b(?:s|hook|word|tick)\d+\b", text)) or text[-60:]
+            return " ".join(re.findall(r"\b(?:s|hook|word|tick|tele)\d+\b", text)) or text[-60:]
     return ""
 
 

@@ -103,6 +103,21 @@ def test_nothing_of_another_home_and_no_program_can_be_named(folder):
     assert {"session.store", "plugins.enabled", "secrets.providers.f", "channels.signal.cliPath"} <= set(lost)
 
 
+def test_a_workspace_that_came_along_is_found_where_it_lies_now(folder):
+    (folder / "ws").mkdir()
+    (folder / "bob").symlink_to(folder.parent / "bob")
+    document = {
+        "agents": {
+            "defaults": {"workspace": "/home/ada/.openclaw/workspace"},
+            "list": [{"id": "a", "workspace": "/home/ada/ws"}, {"id": "b", "workspace": "/home/bob"}, {"id": "c", "workspace": "/home/ada/../ws"}],
+        },
+    }  # fmt: skip
+    lost = confine(document, folder, QUOTA)
+    assert document["agents"]["defaults"]["workspace"] == f"{folder}/.openclaw/workspace"
+    assert [agent.get("workspace") for agent in document["agents"]["list"]] == [f"{folder}/ws", None, None]
+    assert lost == ["agents.list.1.workspace", "agents.list.2.workspace"]
+
+
 def test_what_was_taken_away_comes_back_by_no_overlay_and_no_new_reading(folder):
     config = loaded(folder, {})
     config.overlay({("agents", "defaults", "sandbox", "mode"): "off", ("tools", "elevated", "enabled"): True})

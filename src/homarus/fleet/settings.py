@@ -55,7 +55,8 @@ class Fleet(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     # Names below it are homes (ada.agents.example); without it only paths (/h/ada/) are.
     domain: str = ""
     # What begins so is a web hook: it is kept for the home while nobody holds it.
-    webhooks: tuple[str, ...] = ("/hooks/",)
+    # Not Slack's: what it sends is too old to be believed after five minutes, and it calls again by itself.
+    webhooks: tuple[str, ...] = ("/hooks/", "/telegram-webhook", "/whatsapp-webhook")
     quota: Quota = Quota()
 
 

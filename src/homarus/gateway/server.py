@@ -31,7 +31,7 @@ from homarus.gateway.metrics import Metrics
 from homarus.gateway.nodes import Nodes
 from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
-from homarus.gateway.protocol import TICK_SECONDS, Refused
+from homarus.gateway.protocol import HANDSHAKE_SECONDS, TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
 from homarus.gateway.settings import LogSettings
@@ -79,7 +79,7 @@ class Gateway:
         self.client.restarter = self.life.restart
         self.switchboard = Switchboard(self.client, **(platforms or {}))
         self._began = home.clock.monotonic()
-        self.max_strangers_each = MAX_STRANGERS_EACH
+        self.max_strangers_each, self.handshake_seconds = MAX_STRANGERS_EACH, HANDSHAKE_SECONDS
         self._strangers: dict[str, int] = {}
         self._intake = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -210,7 +210,8 @@ class Gateway:
         self.spawn(self._tick())
         self.spawn(self.life.watch())
         self.switchboard.join()
-        self.runtime.recover()
+        if left := self.runtime.recover():
+            _log.info("going on with what an earlier process left in %d sessions", left)
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
@@ -292,6 +293,7 @@ async def serve(
         try:
             await asyncio.wait({serving, asyncio.ensure_future(server.up.wait())}, return_when=asyncio.FIRST_COMPLETED)
             await gateway.start()
+            _log.info("serving on port %d, version %s", gateway.port, gateway.version)
             if ready is not None:
                 ready(gateway)
             await asyncio.wait({serving, asyncio.ensure_future(life.ended(tell))}, return_when=asyncio.FIRST_COMPLETED)

@@ -121,10 +121,10 @@ class Gate:
 
 class MatrixRig:
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat"}
+        {"login", "group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat", "bots"}
     )
     wrong = {"password": "wr0ng-word"}
-    without: dict[str, str] = {}
+    without = {"forward": "whoever passes an event on sends one of their own"}
 
     def __init__(self, folder: Path, server: str) -> None:
         self.folder, self._server = folder, server
@@ -195,6 +195,16 @@ class MatrixRig:
     async def react(self, who: str, message: str, emoji: str) -> None:
         link = {"m.relates_to": {"rel_type": "m.annotation", "event_id": message, "key": emoji}}
         await self.people[who].put(await self._where(who, "direct"), "m.reaction", link)
+
+    async def spoof(self, text: str) -> None:
+        await self.people["eve"].client.set_displayname(self.person("ada"))
+        await self.write("eve", text)
+
+    async def forward(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def bot(self, text: str) -> None:
+        await self.people["bob"].say(await self._where("bob", "group"), text, msgtype="m.notice")
 
     async def repeat(self) -> None:
         self.wire.tell_again()
