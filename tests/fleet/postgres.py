@@ -116,6 +116,11 @@ class Postgres:
             time.sleep(0.05)
         raise AssertionError("Postgres does not answer")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a power cut does: nothing is told to anybody."""
         if self._process is not None:
@@ -127,6 +132,13 @@ class Postgres:
             for pid in pids[1:]:
                 _gone(pid)
             self._process = None
+
+    def signal(self, number: int) -> None:
+        """Stop all of it as a machine that hangs (SIGSTOP), or let it go on (SIGCONT)."""
+        assert self._process is not None
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self) -> None:
         if self._process is not None:

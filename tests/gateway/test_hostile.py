@@ -566,7 +566,7 @@ async def test_random_bytes_on_a_port_or_a_socket_end_their_connection_only(home
         writer.write(start + head + dice.randbytes(dice.randrange(200)))
         with contextlib.suppress(OSError):
             writer.write_eof()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await reader.read()
         writer.close()
     async with home.client() as client:
@@ -599,7 +599,7 @@ async def test_the_page_has_no_way_out_of_its_folder(tmp_path: Path) -> None:
 def status(home: Served, path: str, **headers: str) -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{home.port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as problem:
         return problem.code

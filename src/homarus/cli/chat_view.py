@@ -82,12 +82,11 @@ class ToolRun(Struct):
             size = f" · +{sum(line[:1] == '+' for line in lines)} −{sum(line[:1] == '-' for line in lines)}"
         return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{size}"
 
-    @property
-    def folded(self) -> str:
-        """Return the beginning of the change."""
+    def folded(self, hint: str) -> str:
+        """Return the beginning of the change, and how to see the rest."""
         lines = self.diff.split("\n")
         more = len(lines) - DIFF_LINES
-        return "\n".join([*lines[:DIFF_LINES], f"… {more} more lines (Ctrl-O)"] if more > 1 else lines)
+        return "\n".join([*lines[:DIFF_LINES], f"… {more} more lines{hint}"] if more > 1 else lines)
 
     @property
     def detail(self) -> str:
@@ -298,7 +297,8 @@ class ChatView:
         self.progress = ""
         blocks = [Block("failed" if run.failed else "tool", run.line)]
         if run.diff:
-            blocks.append(Block("diff", run.folded))
+            # Only a chat has keys.
+            blocks.append(Block("diff", run.folded("" if self.own is None else " (Ctrl-O)")))
         elif self.verbose == "full" and run.output:
             blocks.append(Block("detail", run.output[:800]))
         elif run.failed:

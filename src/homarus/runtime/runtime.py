@@ -190,7 +190,10 @@ class Runtime:
         drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
         session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
         settings = self.home.config.block("messages.queue", QueueSettings)
-        return resolve(settings, channel, inline=inline, session=session)
+        rules = resolve(settings, channel, inline=inline, session=session)
+        # Where hooks say whether a turn may run, what is said to one that runs waits for a turn of its own.
+        joins = rules.mode in {Mode.STEER, Mode.STEER_BACKLOG} and self.home.tell.anybody("run:before")
+        return replace(rules, mode=Mode.FOLLOWUP) if joins else rules
 
     def owed(self, key: SessionKey) -> int:
         """Return how many sub-agents of a session have not reported."""
