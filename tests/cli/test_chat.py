@@ -20,10 +20,10 @@ from tests.scenarios.script import Line
 
 from homarus.cli.chat import talk_in_lines
 from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, dropped, referenced, suggest
-from homarus.cli.chat_paint import Painter, is_light, wrapped
+from homarus.cli.chat_paint import Painter, is_light
 from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, difference, past
-from homarus.cli.output import width
+from homarus.cli.output import width, wrapped
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.runtime.client import RunOptions

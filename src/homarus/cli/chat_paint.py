@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from homarus.cli.chat_view import Block, Kind
-from homarus.cli.output import width as cells
 from homarus.core.patterns import late
 from homarus.core.text import printable
 
@@ -78,26 +77,6 @@ class Painter:
 
 def _of_diff(line: str) -> str:
     return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """Cut a line to the width of a terminal, between words where there are any."""
-    width = max(10, width)
-    rows, row, used = [], "", 0
-    for piece in re.findall(r"\s+|\S+", line):
-        size = cells(piece)
-        if used + size > width and (row.strip() or size <= width):
-            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
-            row, used = "", 0
-            if piece.isspace():
-                continue
-        for char in piece if used + size > width else (piece,):
-            taken = cells(char)
-            if used + taken > width:
-                rows.append(row)
-                row, used = "", 0
-            row, used = row + char, used + taken
-    return [*rows, row] if row or not rows else rows
 
 
 def is_light(env: Mapping[str, str], answer: str = "") -> bool:

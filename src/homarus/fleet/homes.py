@@ -19,13 +19,12 @@ import msgspec
 from homarus.core.errors import ConfigError, Fenced, StorageError, Unknown
 from homarus.fleet.database import Database
 from homarus.fleet.objects import Store
-from homarus.fleet.rows import INLINE, Lease, Stored
+from homarus.fleet.rows import INLINE, LARGEST_INLINE, Lease, Stored
 from homarus.fleet.schema import FORMAT
 from homarus.fleet.settings import refuse_name
 from homarus.fleet.transfer import Item, lay_out, read_pieces, scan, shown
 
 UNFINISHED = 1_000_000  # the format of a home that is being brought in: newer than what any worker takes
-LARGEST_INLINE = 64 << 20  # what the database itself is given where there is no store
 _BATCH, _MANY = 1 << 20, 200
 SEAL_BYTES, MERGE_ROWS = 1 << 20, 64
 STATE = ".openclaw"

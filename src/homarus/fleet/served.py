@@ -180,9 +180,12 @@ class Served:
             return True
         status = await self.task(_asked(self, call, letter.key))
         await self.volume.durable()
-        if status >= 500:
+        later = status >= 500 or status in {408, 425, 429}
+        if later:
             _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
-        return status < 500
+        elif status >= 400:
+            _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
+        return not later
 
     def seal(self) -> None:
         """Make long logs one object, and many lines one row, while nobody waits for this home."""

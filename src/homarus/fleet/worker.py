@@ -318,20 +318,25 @@ class Worker:
         with contextlib.suppress(HomarusError):
             await self._served(home)
 
-    async def _deliver(self, home: str) -> None:
-        """Bring the letters of a home in, in their order; what it does not take now is tried again."""
-        served = await self._served(home)
+    async def _deliver(self, home: str) -> set[str]:
+        """Bring the letters of a home in, each caller's in their order; return whose it does not take now: they are tried again."""
+        served, late = await self._served(home), set[str]()
         if served is None:
-            return
+            return late
         async with served.postman:
             for letter in await self.mail.of(home):
+                if (caller := _caller(letter.key)) in late:
+                    continue
                 served.calls += 1
                 try:
-                    if not await served.deliver(letter):
-                        return
+                    taken = await served.deliver(letter)
                 finally:
                     served.calls -= 1
-                await self.mail.taken(served.lease, [letter.key])
+                if taken:
+                    await self.mail.taken(served.lease, [letter.key])
+                else:
+                    late.add(caller)
+        return late
 
     async def _keep(self) -> None:
         """Commit what waits, and close what nobody uses. No home waits here for another."""
@@ -386,6 +391,12 @@ class Worker:
             return
         try:
             served = await self._served(home)
+            # What was kept of a web hook comes before what it says now.
+            if served is not None and IDENT in headers:
+                caller = _caller(headers[IDENT].decode("latin-1"))
+                if caller in await self._deliver(home):
+                    await _refuse(scope, send, 503, "what came before was not taken yet")
+                    return
         except HomarusError as problem:
             _log.error("home %s cannot be opened: %s", home, problem)
             await _refuse(scope, send, 503, "the home cannot be opened")
@@ -450,6 +461,11 @@ class Worker:
             await _refuse(scope, send, 200, " ".join(f"{key}={value}" for key, value in facts.items()))
         else:
             await _refuse(scope, send, 421 if what == "mail" else 404, "")
+
+
+def _caller(key: str) -> str:
+    """Return which web hook a call was for: `hook:<path>:<name>`."""
+    return key.split(":", 2)[1] if key.count(":") > 1 else key
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, status: int, text: str) -> None:
