@@ -35,7 +35,7 @@ from homarus.sessions.codec import keys_of
 
 SECRET = "a secret that edge and workers share"
 HOOK = "a-hook-token-of-some-length"
-MARK, UPDATE = re.compile(r"s\d{7}|hook\d{4}"), re.compile(r"\btele\d{4}\b")
+MARK, UPDATE = re.compile(r"s\d{7}|hook\d{4}"), re.compile(r"tele\d{4}")
 ALWAYS = Quota(messages_per_second=1000.0, connections=500)
 
 

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import aiohttp
-from tests.channels.telegram.bot_api import ALICE, DM, TOKEN, BotApi, serving
+from tests.channels.telegram.bot_api import ALICE, DM, TOKEN, BotApi, Refuse, serving
 from tests.fleet.test_edge import served
 from tests.fleet.test_worker import SECRET, made, model, until, working  # noqa: F401 - a fixture
 
 from homarus.fleet.directory import MAX_LETTER_BYTES, Directory
 from homarus.fleet.edge import Edge
 from homarus.fleet.homes import bring_in
+from homarus.fleet.placement import Letter
+from homarus.fleet.served import Call, packed
 from homarus.fleet.settings import Fleet
 from homarus.net.client import HttpClient
 
@@ -86,7 +89,36 @@ async def test_a_home_whose_platform_is_away_is_called_again_later(database, mod
         async with working(database, "one", tmp_path / "one") as one:
             await until(lambda: "ada" in one.worker.held)
             assert await call(f"{edge}/h/ada", update(1, "word1"), path="/mine") == 503
+            # Whoever else calls the home does not wait for it.
+            letters = [
+                Letter("ada", f"hook:{path}:1", packed(Call("POST", f"/{path}", []))) for path in ("mine", "hooks/x")
+            ]
+            for letter in letters:
+                assert await one.worker.mail.leave(letter)
+            await until(lambda: [row["key"] for row in database.rows("select key from mail")] == ["hook:mine:1"])
             assert await call(f"{edge}/h/ada", update(1, "word1")) in {404, 405}
+    await http.aclose()
+
+
+async def test_what_was_kept_comes_before_what_is_said_now(database, model, tmp_path):  # noqa: F811
+    http = HttpClient()
+    async with serving() as api, served(Edge(FLEET, Directory(database, FLEET), http)) as edge:
+        settings = telegram(api, "ada") | {"messages": {"inbound": {"debounceMs": 0}}}
+        await made(database, "ada", model, tmp_path, **settings)
+        api.next["getMe"] = [Refuse(500, "not yet")] * 3
+        async with working(database, "one", tmp_path / "one") as one:
+            await until(lambda: "ada" in one.worker.held)
+            for number in range(1, 9):
+                assert await call(f"{edge}/h/ada", update(number, f"word{number}")) in {200, 202}
+                await asyncio.sleep(0.3)  # some come before the account is up, and some after
+            told: list[str] = []
+
+            def said() -> bool:
+                told[:] = re.findall(r"word\d", "".join(api.shown("11")))
+                return len(told) >= 8
+
+            await until(said)
+            assert told == [f"word{number}" for number in range(1, 9)]
     await http.aclose()
 
 

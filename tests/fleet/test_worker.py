@@ -30,7 +30,7 @@ def model():
     server.close()
 
 
-async def until(condition, seconds: float = 120.0):
+async def until(condition, seconds: float = 300.0):
     """Wait for something that comes about, however slow the machine is."""
     async with asyncio.timeout(seconds):
         while not (found := condition()):

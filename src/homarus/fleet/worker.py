@@ -27,6 +27,7 @@ HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
+ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
@@ -205,7 +206,7 @@ class Worker:
         if found is not None and not found.volume.fenced and home not in self._going:
             found.used = time.monotonic()
             return found
-        if home not in self.held:
+        if home not in self.held or home in self._going:  # whoever comes now is the next owner's
             return None
         async with self._doors.setdefault(home, asyncio.Lock()), self._opening:
             lease = self.held.get(home)
@@ -290,7 +291,11 @@ class Worker:
     async def _give(self, home: str) -> None:
         try:
             served = self.open.get(home)
-            if served is not None and self.held.get(home) == served.lease:
+            ends = time.monotonic() + ANSWER_SECONDS
+            # What was let in before is answered; nobody comes after it.
+            while served is not None and served.requests and time.monotonic() < ends:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            if served is not None and not served.busy and self.held.get(home) == served.lease:
                 await self._close(home)
                 if self.held.pop(home, None) is not None:
                     await self.placement.release([served.lease])
@@ -313,20 +318,25 @@ class Worker:
         with contextlib.suppress(HomarusError):
             await self._served(home)
 
-    async def _deliver(self, home: str) -> None:
-        """Bring the letters of a home in, in their order; what it does not take now is tried again."""
-        served = await self._served(home)
+    async def _deliver(self, home: str) -> set[str]:
+        """Bring the letters of a home in, each caller's in their order; return whose it does not take now: they are tried again."""
+        served, late = await self._served(home), set[str]()
         if served is None:
-            return
+            return late
         async with served.postman:
             for letter in await self.mail.of(home):
+                if (caller := _caller(letter.key)) in late:
+                    continue
                 served.calls += 1
                 try:
-                    if not await served.deliver(letter):
-                        return
+                    taken = await served.deliver(letter)
                 finally:
                     served.calls -= 1
-                await self.mail.taken(served.lease, [letter.key])
+                if taken:
+                    await self.mail.taken(served.lease, [letter.key])
+                else:
+                    late.add(caller)
+        return late
 
     async def _keep(self) -> None:
         """Commit what waits, and close what nobody uses. No home waits here for another."""
@@ -381,6 +391,12 @@ class Worker:
             return
         try:
             served = await self._served(home)
+            # What was kept of a web hook comes before what it says now.
+            if served is not None and IDENT in headers:
+                caller = _caller(headers[IDENT].decode("latin-1"))
+                if caller in await self._deliver(home):
+                    await _refuse(scope, send, 503, "what came before was not taken yet")
+                    return
         except HomarusError as problem:
             _log.error("home %s cannot be opened: %s", home, problem)
             await _refuse(scope, send, 503, "the home cannot be opened")
@@ -409,7 +425,9 @@ class Worker:
             inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
+        is_request = scope["type"] == "http"
         served.calls += 1
+        served.requests += is_request
         answering = served.task(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
@@ -419,6 +437,7 @@ class Worker:
                 task.cancel()
             problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
+            served.requests -= is_request
             served.used = time.monotonic()
         if not (served.gone.is_set() or served.volume.fenced):
             if isinstance(problem, BaseException) and not isinstance(problem, asyncio.CancelledError):
@@ -442,6 +461,11 @@ class Worker:
             await _refuse(scope, send, 200, " ".join(f"{key}={value}" for key, value in facts.items()))
         else:
             await _refuse(scope, send, 421 if what == "mail" else 404, "")
+
+
+def _caller(key: str) -> str:
+    """Return which web hook a call was for: `hook:<path>:<name>`."""
+    return key.split(":", 2)[1] if key.count(":") > 1 else key
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, status: int, text: str) -> None:
