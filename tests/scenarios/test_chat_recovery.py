@@ -58,7 +58,7 @@ async def crash(home: House, chat: Platform, to: Path, text: str = "hello", *, l
     async with home.agent() as agent, served(agent, chat, Crashing) as board:
         setattr(board, "after" if late else "before", copying(home, to, lambda message: message.text.endswith(last)))
         await chat.says(text)
-        await until(to.exists, 20)
+        await until(to.exists)
         await until(lambda: not board.outbox.pending() and not agent.client.runtime.lane(MAIN).busy)
 
 
@@ -97,7 +97,7 @@ async def test_a_turn_that_goes_on_knows_which_words_were_seen(tmp_path: Path) -
     async with home.agent() as agent, served(agent, chat, Crashing) as board:
         board.after = copying(home, tmp_path / "b", lambda message: "one more" in message.text)
         await chat.says("hello")
-        await until((tmp_path / "b").exists, 20)
+        await until((tmp_path / "b").exists)
         seen = list(chat.texts)
         await until(lambda: any("the end" in each for each in chat.texts))
     for name, answer in (("same", text), ("on", "And that was all.")):
@@ -118,7 +118,7 @@ async def test_a_turn_that_may_not_go_on_says_so(tmp_path: Path) -> None:
     async with home.agent() as agent, served(agent, Platform(), Crashing) as board:
         board.after = copying(home, tmp_path / "b", lambda message: message.text == "Let me see.")
         await board.intake.take(Inbound("m1", "fake", "look", sender="7", peer="7"))
-        await until((tmp_path / "b").exists, 20)
+        await until((tmp_path / "b").exists)
         await until(lambda: not agent.client.runtime.lane(MAIN).busy)
     again, seen = left_behind(home, tmp_path / "b"), Platform()
     async with again.agent() as agent, served(agent, seen):
