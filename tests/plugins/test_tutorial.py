@@ -103,8 +103,8 @@ async def test_the_chat_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_page_has_a_manifest_and_code_for_every_edge() -> None:
     manifests = [json.loads(text) for path, text in FILES if path.endswith(".json")]
-    edges = {edge for manifest in manifests for edge in ("tools", "providers", "contextEngines", "memory", "channels") if edge in manifest}  # fmt: skip
-    assert len(edges) == len(manifests) == 5
+    edges = {edge for manifest in manifests for edge in ("tools", "providers", "contextEngines", "memory", "channels", "hooks") if edge in manifest}  # fmt: skip
+    assert len(edges) == len(manifests) == 6
 
 
 @pytest.mark.parametrize("inside", [True, False])
