@@ -31,7 +31,7 @@ def event_job(text: str = "call the dentist", schedule: dict[str, Any] | None = 
 async def settle(automation: Automation) -> None:
     """Let everything that was begun come to its end."""
     beats = automation.heartbeats
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while automation.cron.running or beats._tasks or automation._work:
             await asyncio.sleep(0.001)
 

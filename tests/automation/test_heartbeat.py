@@ -1,10 +1,12 @@
 """Heartbeats in a whole home: silent where there is nothing to do, one after a long sleep, and stopped by failures."""
 
 import asyncio
+import itertools
 import json
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.automation.helpers import House, automation_of, now_ms, pass_time, settle
@@ -14,7 +16,7 @@ from homarus.automation.heartbeat import answer, beating
 from homarus.automation.settings import HeartbeatSettings
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Assistant, Trust, User
-from homarus.core.routes import main_session
+from homarus.core.routes import SessionKind, main_session, named_session
 
 MAIN = main_session("main")
 TASK = "- look whether the boiler is on\n"
@@ -111,6 +113,35 @@ async def test_a_long_sleep_makes_one_poll_and_no_burst(tmp_path: Path) -> None:
         home.clock.set(datetime(2026, 1, 1, tzinfo=UTC))  # and back by months: the next one is not months away
         await pass_time(home, automation, 1860)
         assert len(home.model.requests) == 2
+
+
+@pytest.mark.parametrize(("day", "hour_of_end"), [(datetime(2026, 3, 29), 6), (datetime(2026, 10, 25), 4)])
+async def test_the_change_of_the_clocks_makes_no_gap_and_no_burst(
+    tmp_path: Path, day: datetime, hour_of_end: int
+) -> None:
+    hours = {"start": "00:00", "end": "23:00", "timezone": "Europe/Berlin"}
+    home = house(tmp_path, activeHours=hours)
+    home.clock.set(day.replace(tzinfo=ZoneInfo("Europe/Berlin")))
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        await pass_time(home, automation, 5 * 3600)
+        polls = [request.messages[-1].timestamp for request in home.model.requests]
+    assert home.clock.now().astimezone(ZoneInfo("Europe/Berlin")).hour == hour_of_end
+    gaps = [(later - earlier) // 1000 for earlier, later in itertools.pairwise(polls)]
+    assert len(polls) in {9, 10}
+    assert all(1800 <= gap <= 1860 for gap in gaps), gaps
+
+
+async def test_a_clock_that_is_corrected_to_and_fro_makes_no_burst(tmp_path: Path) -> None:
+    home = house(tmp_path)
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        automation.tick()
+        for _ in range(24):
+            await pass_time(home, automation, 600)
+            home.clock.set(home.clock.now() - timedelta(minutes=5))
+            await pass_time(home, automation, 60)
+        assert 4 <= len(home.model.requests) <= 9, "in four hours, of which the clock shows two and a half"
 
 
 async def test_quiet_hours_in_the_users_zone(tmp_path: Path) -> None:
@@ -266,6 +297,18 @@ async def test_wakes_come_together_and_not_twice_a_minute(tmp_path: Path) -> Non
             await pass_time(home, automation, 1, step=1)
         assert len(home.model.requests) <= 5
         assert not automation.wake("flood 99") or automation.wake("new")
+
+
+async def test_when_sessions_were_woken_is_forgotten_once_it_does_not_matter(tmp_path: Path) -> None:
+    home = house(tmp_path)
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        for number in range(20):
+            key = named_session("main", SessionKind.EXPLICIT, f"s{number}")
+            automation.events.add(key, "the build is done", ident=f"e{number}", wake=True)
+        await pass_time(home, automation, 300)
+        assert len(home.model.requests) == 20
+        assert not automation.heartbeats._woken
 
 
 async def test_a_strangers_event_is_marked_taints_and_has_a_strangers_rights(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class RecordingHost:
         self.settings = settings
         self.folder = folder
         self.commands = {"status": "Say how it goes", "new": "Begin anew", "Bad Name!": "is left out"}
+        self.calls: dict[str, Any] | None = None
         self.received: list[Inbound] = []
         self.changes: list[Change] = []
         self.up: list[Identity] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -225,6 +227,16 @@ async def test_what_is_missing_is_said_with_its_cure(site, manifest, accounts, e
         assert error in site.status("one").last_error
         assert cure in site.status("one").cure
         assert not site.status("one").running
+
+
+async def test_a_library_that_takes_long_to_load_keeps_nobody_waiting(site, tmp_path, monkeypatch):
+    name = f"slow_sdk_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text("import threading\nWHERE = threading.current_thread()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    site.known = {"fake": msgspec.structs.replace(MANIFEST, needs=(name, "no_such_sdk"))}
+    async with site.at_work():
+        await site.up("one", "two")
+    assert sys.modules.pop(name).WHERE is not threading.current_thread()
 
 
 async def test_two_accounts_with_one_token_are_not_both_served(site):

@@ -108,6 +108,15 @@ def test_what_a_page_shows_can_be_written_as_it_stands(page: Path, tmp_path: Pat
         assert [str(problem) for problem in config.problems if problem.severity == "error"] == []
 
 
+@pytest.mark.parametrize("name", sorted(manifests()))
+def test_a_page_says_how_to_set_it_up_what_its_limits_are_and_what_to_do_when_it_does_not_work(name: str) -> None:
+    text, place = (DOCS / f"{name}.md").read_text(), manifests()[name].place
+    assert re.search(r"^1\. ", text.replace("   ", ""), re.MULTILINE), "steps"
+    assert f"{place.limit:,}" in text
+    assert not place.media or f"{place.media_bytes // 1_000_000} MB" in text
+    assert "## When it does not work" in text
+
+
 @pytest.mark.parametrize(
     "place",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.channels.fake.platform import MANIFEST
@@ -293,3 +294,59 @@ def test_an_account_lacks_what_its_way_cannot(tmp_path, extra, able):
     config = inspect_config(resolve_paths(env), env)
     [place] = [one.place for one in accounts_of(config, manifests()["whatsapp"], {}).values()]
     assert (place.edit, place.delete) == (able, able)
+
+
+@pytest.mark.parametrize(
+    ("channel", "own", "limit"),
+    [
+        (None, None, 400),  # the platform's own
+        (300, None, 300),
+        (300, 200, 200),
+        (None, 200, 200),
+        (0, None, 400),
+        (-1, None, 400),
+        (300, 0, 400),  # an account that says nothing sensible gets the platform's, not the channel's
+        (300, -5, 400),
+        # Otherwise than with OpenClaw: nothing is longer than a platform bears.
+        (100_000, None, 400),
+    ],
+)
+def test_how_long_a_message_may_be_is_said_as_with_openclaw(
+    tmp_path: Path, channel: int | None, own: int | None, limit: int
+) -> None:
+    block = {"textChunkLimit": channel, "accounts": {"work": {} if own is None else {"textChunkLimit": own}}}
+    assert account(tmp_path, "work", **block).place.limit == limit
+    assert account(tmp_path, "WORK", **block).place.limit == limit
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "12.7", "0.5"])
+def test_a_length_that_is_no_whole_number_switches_the_account_off_and_is_named(tmp_path: Path, value: str) -> None:
+    text = f'{{channels: {{fake: {{server: "s", token: "t", textChunkLimit: {value}}}}}}}'
+    (tmp_path / "openclaw.json").write_text(text)
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    config = inspect_config(resolve_paths(env), env)
+    found = account_of(config, MANIFEST, "default", {})
+    assert not found.settings.enabled
+    assert found.place.limit == MANIFEST.place.limit
+    assert any("textChunkLimit" in str(problem) for problem in config.problems)
+
+
+@pytest.mark.parametrize(
+    ("channel", "own", "mode"),
+    [
+        (None, None, "length"),
+        ({"chunkMode": "newline"}, None, "newline"),
+        ({"chunkMode": "length"}, {"chunkMode": "newline"}, "newline"),
+        ({"chunkMode": "newline"}, {"chunkMode": "length"}, "length"),
+        ({"chunkMode": "newline"}, {}, "newline"),
+        ({"chunkMode": "newline"}, {"mode": "off"}, "newline"),
+        ({"mode": "off"}, None, "length"),
+        ({"chunkMode": "sideways"}, None, "length"),
+    ],
+)
+def test_where_a_message_is_cut_is_said_as_with_openclaw(
+    tmp_path: Path, channel: dict[str, str] | None, own: dict[str, str] | None, mode: str
+) -> None:
+    block = {"streaming": channel} if channel is not None else {}
+    inner = {"streaming": own} if own is not None else {}
+    assert account(tmp_path, "work", **block, accounts={"work": inner}).place.chunk_mode == mode

@@ -189,6 +189,54 @@ async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     assert "lock" not in second.text
 
 
+async def test_two_terminals_go_on_together_after_one_starts_over_and_the_list_leads_back(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat(size=(100, 30)) as first:
+        await first.until("a new session", STATUS)
+        first.type("said before\r")
+        await first.until("answer to said before")
+        async with house.chat(size=(100, 30)) as second:
+            await second.until("following")
+            first.type("/new\r")
+            await first.until("A new session begins")
+            await second.until("the session starts over")
+            first.type("from the first\r")
+            second.type("from the second\r")
+            for each in (first, second):
+                await each.until("answer to from the first", "answer to from the second")
+            second.type(CTRL_D)
+            assert await second.ended() == 0
+        assert len(list((tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl"))) == 1
+        first.type("/sessions\r")
+        await first.until("(put away)", "said before")
+        first.type("\r")
+        await first.until("› said before", "2 messages so far", "-again")
+        first.type("and on\r")
+        await first.until("answer to and on")
+
+
+async def test_the_status_stands_under_the_line_a_long_paste_is_folded_and_a_blind_model_said(tmp_path: Path) -> None:
+    def close(lines: list[str]) -> bool:
+        at = next((number for number, line in enumerate(lines) if STATUS in line), 0)
+        return lines[at - 1].startswith("›")
+
+    picture = tmp_path / "shot.png"
+    picture.write_bytes(PNG)
+    async with home(tmp_path) as house, house.chat(size=(100, 30)) as screen:
+        await screen.until("a new session", STATUS, when=close)
+        screen.type("/th")
+        await screen.until("how hard the model thinks")
+        screen.type(CTRL_C)
+        await screen.until(gone="how hard", when=close)
+        pasted = "\r".join(f"line {number} of it" for number in range(60))
+        screen.type(f"\x1b[200~{pasted}\x1b[201~")
+        await screen.until("line 59 of it")
+        screen.type("\r")
+        await screen.until("… 48 more lines", "answer to line 0 of it", when=close)
+        assert "line 59 of it" in house.said[0]
+        screen.type(f"what is @{picture}\r")
+        await screen.until("mock/loop does not see pictures", "answer to what is")
+
+
 async def test_escape_in_the_second_terminal_stops_the_first(tmp_path: Path) -> None:
     def rule(body: Any, number: int) -> Say:
         return hanging("thinking of") if "slow" in typed(body) else echo(body, number)

@@ -5,9 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from homarus.cli import complete
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.core.clock import SystemClock
+from homarus.models.access import Models
 
 # What each shell is told to do.
 BASH = """
@@ -134,6 +142,34 @@ def asked(line: str, env: dict[str, str]) -> set[str]:
 def test_what_lives_in_this_home_is_offered(line: str, offered: set[str], lived_in: dict[str, str]):
     found = asked(line, lived_in)
     assert offered <= found and (line.startswith("config") or found == offered)
+
+
+class Served(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"data": [{"id": "small", "max_model_len": 4096}]}'
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_models_of_this_machine_are_offered(lived_in: dict[str, str], tmp_path: Path):
+    path = tmp_path / ".openclaw" / "openclaw.json"
+    path.write_text(
+        """{ agents: { defaults: { model: "vllm/mine" } }, models: { providers: { vllm: { baseUrl: "http://127.0.0.1:9/v1" } } } }"""
+    )
+    assert asked("models set vl", lived_in) == {"vllm/mine"}, "what is set now, also while its server is down"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        path.write_text(path.read_text().replace(":9/", f":{server.server_port}/"))
+        models = Models(load_config(resolve_paths(lived_in), lived_in), lived_in, clock=SystemClock())
+        models.server_seconds = 60.0
+        offered = [name for name, _ in complete._served(models)]
+        server.shutdown()
+    assert "vllm/small" in offered
 
 
 def test_a_home_that_is_broken_offers_nothing_and_says_nothing(lived_in: dict[str, str], tmp_path: Path):

@@ -1,5 +1,6 @@
 """The command line's door: what it prints, what it imports, and how it fails."""
 
+import io
 import json
 import os
 import subprocess
@@ -128,6 +129,31 @@ def test_tables_align_numbers_right_and_wide_characters_by_cells(capsys: pytest.
     out.table([["a", 5, True], ["記憶", 12_345, None]], ["name", "size", "on"])
     assert capsys.readouterr().out == "name    size  on\na          5  yes\n記憶  12,345  -\n"
     assert width("\x1b[31mred\x1b[0m") == 3
+
+
+@pytest.mark.parametrize("columns", [40, 60, 200])
+def test_a_table_fits_a_terminal_and_a_pipe_gets_all_of_it(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [("agent:main:explicit:" + "a" * 40, "fb4fc7fb", "日本語" * 9, 1_234_567), ("main", "12345678", None, 5)]
+
+    class Stream(io.StringIO):
+        def __init__(self, terminal: bool) -> None:
+            super().__init__()
+            self._terminal = terminal
+
+        def isatty(self) -> bool:
+            return self._terminal
+
+    shown, piped = Stream(True), Stream(False)
+    for stream in (shown, piped):
+        Output(out=stream, err=stream, color=False, env={}).table(rows, ("session", "id", "label", "tokens"))
+    lines = shown.getvalue().splitlines()
+    assert max(map(width, lines)) <= max(columns, 16 + 8 + 16 + 9 + 6), "no narrower than can be recognised"
+    assert all("fb4fc7fb" in text and "1,234,567" in text for text in (lines[1], piped.getvalue()))
+    assert (len(lines) > 3) == (columns < 200)
+    for text in (shown.getvalue(), piped.getvalue()):
+        assert (text.count("日"), text.count("a" * 10) >= 1) == (9, True), "nothing is lost"
+    assert "a" * 40 in piped.getvalue() and "日本語" * 9 in piped.getvalue()
 
 
 def test_json_output_is_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,7 +162,7 @@ def test_a_key_is_asked_hidden_tried_and_kept_for_nobody_else(shop: Path) -> Non
     code, text = at_a_terminal(shop, "onboard", says=says)
     assert code == 0, text
     assert "sk-right" not in text and "sk-wrong" not in text
-    assert "$3 in, $15 out" in text and "that did not work" in text and "It works" in text
+    assert "$3 in, $15 out" in text and "shop does not accept this key" in text and "It works" in text
     assert "shop/big answers now" in plain(text)
     (kept,) = (shop / ".openclaw").rglob("auth-profiles.json")
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -203,6 +203,23 @@ def test_configure_asks_for_each_thing_and_enter_keeps_it(tmp_path: Path) -> Non
     assert "12:ab" not in text and "12:ab" in (tmp_path / ".openclaw" / "openclaw.json").read_text()
     code, text = at_a_terminal(tmp_path, "configure", "sandbox", says={"commands run?": b"off\r"})
     assert code == 0 and 'mode: "off"' in (tmp_path / ".openclaw" / "openclaw.json").read_text(), text
+    slips = [
+        ("platform do you want", b"telegrm\r"),
+        ("no platform 'telegrm'", b"\r"),
+        ("commands run?", b"of\r"),
+        ("no sandbox mode", b"all\r"),
+    ]
+    first = [
+        ("files live?", b"\r"),
+        ("as provider/model", b"\r"),
+        ("replace?", b"opnai\r"),
+        ("no provider 'opnai'", b"\r"),
+    ]
+    code, text = at_a_terminal(tmp_path, "configure", says=[*first, *slips])
+    assert code == 0 and "xmpp (Enter: none)" in plain(text), text
+    assert 'mode: "all"' in (tmp_path / ".openclaw" / "openclaw.json").read_text(), (
+        "a slip is asked again, and the rest too"
+    )
     assert b"auto" in before or 'primary: "auto"' in (tmp_path / ".openclaw" / "openclaw.json").read_text()
 
 

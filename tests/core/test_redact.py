@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.core import redact
 from homarus.core.redact import MARK, is_secret_name, redacted, redacted_lines
 
 ALPHABETS = {
@@ -100,3 +101,15 @@ def test_line_for_line(lines: list[str]) -> None:
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redacted(text)
     assert redacted(once) == once
+
+
+_LONG = [(word, pattern) for word, pattern in redact._rules() if word not in redact._SHORT]
+
+
+@given(st.data())
+def test_what_a_rule_finds_is_one_long_run_that_holds_its_word(data: st.DataObject) -> None:
+    word, pattern = data.draw(st.sampled_from(_LONG))
+    found = re.compile(pattern).search(data.draw(st.from_regex(pattern)))
+    assert found is not None
+    assert redact._RUN.fullmatch(found[0])
+    assert word in found[0].lower()

@@ -17,6 +17,7 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
+from tests.channels.telegram.bot_api import ALICE, DM
 from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
@@ -34,8 +35,17 @@ from homarus.sessions.codec import keys_of
 
 SECRET = "a secret that edge and workers share"
 HOOK = "a-hook-token-of-some-length"
-MARK = re.compile(r"s\d{7}|hook\d{4}")
+MARK, UPDATE = re.compile(r"s\d{7}|hook\d{4}"), re.compile(r"tele\d{4}")
 ALWAYS = Quota(messages_per_second=1000.0, connections=500)
+
+
+def marks(body: dict) -> list[str]:
+    """Return what a stored message stands for: by the key that its sender chose, and not by its words, which others may repeat.
+
+    Telegram chooses the keys itself, and nobody repeats those words but the agent.
+    """
+    keys = [key for each in keys_of(body) if MARK.fullmatch(key := each.rpartition(":")[2])]
+    return keys or (UPDATE.findall(json.dumps(body["content"])) if body["role"] == "user" else [])
 
 
 class Worker:
@@ -78,7 +88,7 @@ class Cluster:
         self.database = Database(dsn, name="test", patience=120.0)
         self.workers: dict[str, Worker] = {}
         self.port = 0
-        self.stalls: list[float] = []
+        self.stalls: list[tuple[float, float]] = []  # when a message was acknowledged, and how long that took
         self.refusals: Counter[str] = Counter()  # what people were told instead
         self._stack = contextlib.AsyncExitStack()
 
@@ -141,7 +151,11 @@ class Cluster:
                 raise OSError(str(answer))
             yield client
 
-    async def talk(self, home: str, session: str, words: list[str], steer: bool) -> None:
+    def acknowledged(self, began: float) -> None:
+        now = time.monotonic()
+        self.stalls.append((now, now - began))
+
+    async def talk(self, home: str, session: str, words: list[str], steer: bool, pause: float) -> None:
         """Say words in one session, each until it is acknowledged: a connection that is lost is made again."""
         left = list(words)
         began = time.monotonic()
@@ -157,22 +171,32 @@ class Cluster:
                             self.refusals[str(answer["error"].get("message"))[:120]] += 1
                             await asyncio.sleep(0.5)  # whoever asks faster than that is told to wait longer
                             break
-                        self.stalls.append(time.monotonic() - began)
+                        self.acknowledged(began)
                         word = left.pop(0)
                         if not steer:
                             with contextlib.suppress(AssertionError):
                                 await client.call("agent.wait", {"runId": word, "timeoutMs": 20_000})
+                        await asyncio.sleep(pause if left else 0)
                         began = time.monotonic()
             await asyncio.sleep(0.05)
 
     async def hook(self, home: str, word: str) -> None:
         """Call a web hook until it is acknowledged."""
-        body = json.dumps({"message": word, "name": "test"}).encode()
-        headers = {"authorization": f"Bearer {HOOK}", "content-type": "application/json", "webhook-id": word}
-        url = f"http://127.0.0.1:{self.port}/h/{home}/hooks/agent"
+        headers = {"authorization": f"Bearer {HOOK}", "webhook-id": word}
+        await self._posted(home, "hooks/agent", {"message": word, "name": "test"}, headers)
+
+    async def update(self, home: str, number: int, word: str) -> None:
+        """Be Telegram that tells a bot of a message, again and again until it is acknowledged."""
+        message = {"message_id": number, "date": 1_790_000_000, "chat": DM, "from": ALICE, "text": word}
+        headers = {"x-telegram-bot-api-secret-token": HOOK}
+        await self._posted(home, "telegram-webhook", {"update_id": number, "message": message}, headers)
+
+    async def _posted(self, home: str, path: str, what: dict, headers: dict[str, str]) -> None:
+        url, body = f"http://127.0.0.1:{self.port}/h/{home}/{path}", json.dumps(what).encode()
+        began = time.monotonic()
 
         def post() -> int:
-            request = urllib.request.Request(url, data=body, headers=headers)
+            request = urllib.request.Request(url, data=body, headers={"content-type": "application/json", **headers})
             try:
                 with urllib.request.urlopen(request, timeout=120) as answer:
                     return answer.status
@@ -183,6 +207,7 @@ class Cluster:
 
         while await asyncio.to_thread(post) not in (200, 202):
             await asyncio.sleep(0.1)
+        self.acknowledged(began)
 
     async def cron(self, home: str, word: str, every_ms: int) -> None:
         job = {
@@ -205,11 +230,7 @@ class Cluster:
         for path, data in files.items():
             if "/sessions/" in path and path.endswith(".jsonl"):
                 bodies = [row["message"] for row in map(json.loads, data.splitlines()) if row.get("type") == "message"]
-                # By the key that its sender chose and not by its words, which others may repeat.
-                found[path] = [
-                    (body["role"], [key for each in keys_of(body) if MARK.fullmatch(key := each.rpartition(":")[2])])
-                    for body in bodies
-                ]
+                found[path] = [(body["role"], marks(body)) for body in bodies]
         return found
 
     def zombies(self) -> int:

@@ -31,13 +31,15 @@ def taken(database: Database, home: str, worker: str = "one", *, ttl: float = 36
 
 @contextmanager
 def mounted(database: Database, lease: Lease, folder: Path, **given):
-    """Give the folder of a leased home, made from its rows and kept in them."""
+    """Give the folder of a leased home, made from its rows and kept in them; with `commits`, at the end at the latest."""
     folder.mkdir(parents=True)
     volume = HomeVolume(database, lease, Path(os.path.realpath(folder)), **given)
     volume.materialise()
     mount(str(folder), volume)
     try:
         yield volume
+        if not volume.fenced:
+            asyncio.run(volume.durable())
     finally:
         unmount(str(folder))
 

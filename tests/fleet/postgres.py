@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -47,7 +48,7 @@ class Postgres:
 
     def __init__(self, folder: Path, bin_dir: Path, port: int, *options: str) -> None:
         self.folder, self.bin, self.port = folder, bin_dir, port
-        self._options = options
+        self._options, self.listen = options, "127.0.0.1"
         self._as = _user()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -77,10 +78,17 @@ class Postgres:
     def tcp(self, database: str = "postgres", host: str = "127.0.0.1") -> str:
         return f"postgresql://homarus@{host}:{self.port}/{database}"
 
-    def start(self, *, listen: str = "127.0.0.1") -> None:
-        """Start the server and wait until it answers."""
+    def start(self, *, fresh: bool = False) -> None:
+        """Start the server and wait until it answers. A fresh one may take another port, where somebody has its own by now."""
+        for _ in range(10 if fresh else 1):
+            if self._started():
+                return
+            self.port = free_port() if fresh else self.port
+        raise AssertionError((self.folder / "log").read_text())
+
+    def _started(self) -> bool:
         settings = {
-            "port": self.port, "listen_addresses": listen, "unix_socket_directories": self.folder,
+            "port": self.port, "listen_addresses": self.listen, "unix_socket_directories": self.folder,
             "max_connections": 200, "shared_buffers": "32MB", "log_min_messages": "fatal", "max_wal_senders": 4,
         }  # fmt: skip
         words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
@@ -91,19 +99,27 @@ class Postgres:
                 [self.bin / "postgres", "-D", self.folder / "data", *words, *self._options],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as,
             )  # fmt: skip
-        self.wait()
+        return self._answers()
 
-    def wait(self) -> None:
+    def _answers(self) -> bool:
         ends = time.monotonic() + LIMIT
         while time.monotonic() < ends:
             asked = subprocess.run(
                 [self.bin / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port)], cwd="/", **self._as
             )
+            # Another server may have the port: it must be ours that lives.
+            if self._process is not None and self._process.poll() is not None:
+                self._process = None
+                return False
             if asked.returncode == 0:
-                return
-            assert self._process is None or self._process.poll() is None, (self.folder / "log").read_text()
+                return True
             time.sleep(0.05)
         raise AssertionError("Postgres does not answer")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """End it as a power cut does: nothing is told to anybody."""
@@ -116,6 +132,13 @@ class Postgres:
             for pid in pids[1:]:
                 _gone(pid)
             self._process = None
+
+    def signal(self, number: int) -> None:
+        """Stop all of it as a machine that hangs (SIGSTOP), or let it go on (SIGCONT)."""
+        assert self._process is not None
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -138,7 +161,8 @@ class Postgres:
         made._own(folder)
         made.run("pg_basebackup", "-h", str(self.folder), "-p", str(self.port), "-U", "homarus",
                  "-D", f"{folder}/data", "-R", "-X", "stream", "-c", "fast")  # fmt: skip
-        made.start()
+        made.listen = self.listen
+        made.start(fresh=True)
         self.sql("alter system set synchronous_standby_names = '*'")
         self.sql("select pg_reload_conf()")
         ends = time.monotonic() + LIMIT
@@ -171,9 +195,11 @@ def _gone(pid: int) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody has now, and that no outgoing connection is given while a server is restarted."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port := random.randrange(12_000, 30_000)))
+            return port
 
 
 @contextlib.contextmanager
@@ -187,7 +213,7 @@ def short_folder() -> Iterator[Path]:
 def running(*options: str) -> Iterator[Postgres]:
     with short_folder() as folder:
         server = Postgres.make(folder, *options)
-        server.start()
+        server.start(fresh=True)
         try:
             yield server
         finally:

@@ -273,7 +273,7 @@ async def test_an_upload_beyond_the_quota_never_reaches_a_worker(stand: Stand) -
         assert b" 413 " in await reader.readline()
     writer.close()
     assert stand.owner.seen == []
-    assert stand.edge.held_bytes == 0
+    await until(lambda: stand.edge.held_bytes == 0)
     assert (await stand.ask("/h/ada/x", method="POST", body=b"x" * 1001))[0] == 200
 
 
@@ -310,7 +310,7 @@ async def test_a_socket_speaks_both_ways_and_is_told_to_come_again(stand: Stand)
     assert ended.value.rcvd is not None and (ended.value.rcvd.code, ended.value.rcvd.reason) == (1012, "moved")
     path, query, sent, _ = stand.owner.seen[0]
     assert (path, query, sent[HOME], sent[SECRET]) == ("/ws", "a=1", "ada", FLEET.secret)
-    assert stand.edge.connections == 0
+    await until(lambda: stand.edge.connections == 0)
 
 
 async def test_a_stranger_sends_no_large_message(stand: Stand) -> None:

@@ -12,7 +12,7 @@ APPEND = "select append_lines($1, $2, $3, array['log'], array[33152], array[$4::
 
 
 async def alive(database: Database, name: str, **given) -> Placement:
-    placement = Placement(database, name, **given)
+    placement = Placement(database, name, ttl=3600.0, **given)  # nobody dies of a slow machine
     await placement.join(f"http://{name}")
     return placement
 
@@ -42,7 +42,7 @@ async def test_homes_of_a_silent_worker_are_anybodys_and_its_late_writes_nobodys
     lease = await one.take("ada")
     two = await alive(database, "two")
     assert await two.adopt(10) == []
-    database.rows("update worker set beat = clock_timestamp() - interval '1 minute' where name = 'one'")
+    database.rows("update worker set beat = clock_timestamp() - interval '1 day' where name = 'one'")
     assert await two.adopt(10) == [Lease("ada", lease.epoch + 1, "two")]
     assert await one.beat() is not None, "it only was asleep"
     late = database.rows(APPEND, "ada", lease.epoch, "one", 0, b"late\n")
@@ -56,7 +56,7 @@ async def test_a_takeover_waits_for_a_write_that_has_begun(database, dsn):
     one = await alive(database, "one")
     await one.add("ada")
     lease = await one.take("ada")
-    database.rows("update worker set beat = clock_timestamp() - interval '1 minute' where name = 'one'")
+    database.rows("update worker set beat = clock_timestamp() - interval '1 day' where name = 'one'")
     two = await alive(database, "two")
     writer = await asyncpg.connect(dsn, **PLACES)
     try:
@@ -129,7 +129,7 @@ async def test_a_wish_is_kept_for_a_living_worker_only(database, dead):
     lease = await one.take("ada")
     await one.move("ada", "two")
     if dead:
-        database.rows("update worker set beat = clock_timestamp() - interval '1 minute' where name = 'two'")
+        database.rows("update worker set beat = clock_timestamp() - interval '1 day' where name = 'two'")
     assert await one.leaving() == ([] if dead else ["ada"])
     await one.release([lease])
     assert len(await one.adopt(10)) == dead

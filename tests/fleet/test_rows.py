@@ -1,5 +1,6 @@
 import itertools
 import os
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from tests.fleet.homes import mounted, taken, tree
 
 from homarus.core.errors import Fenced, StorageError
+from homarus.fleet.commits import Commits
 from homarus.fleet.rows import HomeVolume, spelled, unspelled
 from homarus.storage.atomic import backup, create_new, ensure_dir, keep_copy, move_aside, remove, write_atomic
 from homarus.storage.boundary import Root
@@ -110,12 +112,15 @@ VERBS = [name for name in vars(Machine) if not name.startswith("_") and name not
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.sampled_from(VERBS), NAMES, DATA), max_size=12))
-@example([("append", "a.md", b""), ("append", "a.md", b""), ("command", "a.md", b""), ("append_lazily", "a.md", b"")])
-def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps):
+@given(st.lists(st.tuples(st.sampled_from(VERBS), NAMES, DATA), max_size=12), st.booleans())
+@example(
+    [("append", "a.md", b""), ("append", "a.md", b""), ("command", "a.md", b""), ("append_lazily", "a.md", b"")], False
+)
+@example([("append", "a.md", b""), ("command", "a.md", b""), ("remove", "a.md", b"")], False)
+def test_whatever_storage_does_the_rows_give_the_folder_back(session_rows, steps, later):
     database, tmp = session_rows
-    home = f"h{next(_numbers)}"
-    with mounted(database, taken(database, home), tmp / home / "first") as volume:
+    home, commits = f"h{next(_numbers)}", Commits(database) if later else None
+    with mounted(database, taken(database, home), tmp / home / "first", commits=commits) as volume:
         machine = Machine(tmp / home / "first")
         for step in steps:
             machine.do(*step)
@@ -216,6 +221,12 @@ class Shelf:
     def get(self, name: str) -> bytes:
         return self.held[name]
 
+    def put_pieces(self, name, pieces) -> None:
+        self.held[name] = b"".join(pieces)
+
+    def get_pieces(self, name: str) -> list[bytes]:
+        return [self.held[name]]
+
 
 def test_a_large_file_lies_in_the_object_store_and_damage_there_is_noticed(database, tmp_path):
     shelf, data = Shelf(), os.urandom(300_000)
@@ -262,20 +273,67 @@ async def test_a_home_that_is_full_keeps_what_it_has_and_can_tidy_up(database, t
         write_atomic(volume.folder / "note", b"y")
         assert volume.left_out == {"big"}
         assert stored_paths(database) == ["note", "small"]
+        assert not (volume.folder / "big").exists()  # nobody fills a worker's disk with what is not kept
+        (volume.folder / "small").write_bytes(b"z" * 5000)
+        volume.changed()
+        write_atomic(volume.folder / "note", b"y")
+        assert volume.left_out == {"small"}
+        assert (volume.folder / "small").read_bytes() == b"x" * 900
+        volume.changed()
+        volume.settle()
+        assert not volume.left_out and not volume.unknown
         volume.most = -rows.RESERVE
         with pytest.raises(StorageError, match="used up"):
             write_atomic(volume.folder / "more", b"y")
         assert not (volume.folder / "more").exists()
         write_atomic(volume.folder / "small", b"")  # to become smaller is always allowed
         volume.most = 1000
-        (volume.folder / "big").unlink()
+        for number in range(10):  # what is empty is a row as well
+            (volume.folder / f"f{number}").write_bytes(b"z" * (number % 2))
         for number in range(10):
-            (volume.folder / f"f{number}").write_bytes(b"z")
+            (volume.folder / f"d{number}" / "inner").mkdir(parents=True)
+            (volume.folder / f"d{number}" / "link").symlink_to("nowhere")
         volume.changed()
         write_atomic(volume.folder / "note", b"yy")
         assert len(stored_paths(database)) == 5
+        assert sorted(path.name for path in volume.folder.rglob("*")) == sorted(
+            path.rpartition("/")[2] for path in stored_paths(database)
+        )
     finally:
         unmount(str(volume.folder))
+
+
+def test_a_huge_file_passes_through_piece_by_piece(database, tmp_path):
+    from homarus.fleet.objects import Folder, Store
+    from homarus.fleet.rows import STREAMED
+
+    store, size = Store(Folder(tmp_path / "objects")), 20 * STREAMED
+    with mounted(database, taken(database, "ada"), tmp_path / "one", objects=store.of("ada")) as volume:
+        with (tmp_path / "one" / "hollow").open("wb") as file:  # it takes no space, and must take no memory either
+            file.truncate(size)
+        volume.changed()
+        tracemalloc.start()
+        volume.settle()
+        most = tracemalloc.get_traced_memory()[1]
+    assert most < 3 * STREAMED
+    tracemalloc.reset_peak()
+    with mounted(database, taken(database, "ada", "two"), tmp_path / "two", objects=store.of("ada")):
+        assert (tmp_path / "two" / "hollow").stat().st_size == size
+    assert tracemalloc.get_traced_memory()[1] < 3 * STREAMED
+    tracemalloc.stop()
+    store.close()
+
+
+def test_without_a_store_no_huge_file_goes_into_the_database(database, tmp_path):
+    from homarus.fleet.rows import LARGEST_INLINE
+
+    with mounted(database, taken(database, "ada"), tmp_path / "one") as volume:
+        with (tmp_path / "one" / "hollow").open("wb") as file:
+            file.truncate(LARGEST_INLINE + 1)
+        volume.changed()
+        volume.settle()
+        assert volume.left_out == {"hollow"}
+    assert stored_paths(database) == []
 
 
 def stored_paths(database) -> list[str]:

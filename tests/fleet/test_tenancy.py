@@ -103,6 +103,21 @@ def test_nothing_of_another_home_and_no_program_can_be_named(folder):
     assert {"session.store", "plugins.enabled", "secrets.providers.f", "channels.signal.cliPath"} <= set(lost)
 
 
+def test_a_workspace_that_came_along_is_found_where_it_lies_now(folder):
+    (folder / "ws").mkdir()
+    (folder / "bob").symlink_to(folder.parent / "bob")
+    document = {
+        "agents": {
+            "defaults": {"workspace": "/home/ada/.openclaw/workspace"},
+            "list": [{"id": "a", "workspace": "/home/ada/ws"}, {"id": "b", "workspace": "/home/bob"}, {"id": "c", "workspace": "/home/ada/../ws"}],
+        },
+    }  # fmt: skip
+    lost = confine(document, folder, QUOTA)
+    assert document["agents"]["defaults"]["workspace"] == f"{folder}/.openclaw/workspace"
+    assert [agent.get("workspace") for agent in document["agents"]["list"]] == [f"{folder}/ws", None, None]
+    assert lost == ["agents.list.1.workspace", "agents.list.2.workspace"]
+
+
 def test_what_was_taken_away_comes_back_by_no_overlay_and_no_new_reading(folder):
     config = loaded(folder, {})
     config.overlay({("agents", "defaults", "sandbox", "mode"): "off", ("tools", "elevated", "enabled"): True})
@@ -150,8 +165,10 @@ def test_settings_come_from_a_private_file_and_variables(tmp_path):
             load({}, str(file))
     with pytest.raises(ConfigError, match="no database"):
         ready(Fleet())
+    with pytest.raises(ConfigError, match="begins with 'mysql'"):
+        ready(Fleet(database="mysql://root:4711@x"))
     with pytest.raises(ConfigError, match="no secret"):
-        ready(Fleet(database="x"), secret=True)
+        ready(Fleet(database="postgresql://x"), secret=True)
 
 
 def test_quotas_of_a_home_stand_over_the_fleets():

@@ -30,7 +30,7 @@ def model():
     server.close()
 
 
-async def until(condition, seconds: float = 60.0):
+async def until(condition, seconds: float = 300.0):
     """Wait for something that comes about, however slow the machine is."""
     async with asyncio.timeout(seconds):
         while not (found := condition()):
@@ -58,7 +58,7 @@ class Served:
         self.worker, self.port = worker, port
 
     def headers(self, home: str) -> dict[str, str]:
-        return {"x-homarus-home": home, "x-homarus-fleet": SECRET}
+        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "127.0.0.1"}
 
     @asynccontextmanager
     async def client(self, home: str):

@@ -59,7 +59,7 @@ class Wire:
         self._ids = itertools.count(1)
 
     async def read(self) -> dict[str, Any]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             frame: dict[str, Any] = json.loads(await self.raw.recv())
         if frame["type"] == "event":
             self.events.append(frame)

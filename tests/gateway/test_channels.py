@@ -22,7 +22,7 @@ def chat() -> Platform:
 async def home(tmp_path: Path, chat: Platform) -> AsyncIterator[Served]:
     config = merge(CONFIG, {"gateway": {"auth": {"secretScopes": ["operator.admin"]}}})
     async with served(House(tmp_path, "hello", config=config), platforms=chat.given) as found:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await chat.up.wait()
         yield found
 
@@ -113,13 +113,13 @@ async def test_a_changed_channel_is_started_anew_and_nothing_else(home: Served, 
     path.write_text(json.dumps(document))
     before = home.gateway.switchboard.status()[0].last_start_at
     assert home.gateway.life.changed() == "hot"
-    await until(lambda: sum(each.connected for each in home.gateway.switchboard.status()) == 2, 20)
+    await until(lambda: sum(each.connected for each in home.gateway.switchboard.status()) == 2)
     found = {each.account_id: each for each in home.gateway.switchboard.status()}
     assert found["default"].last_start_at == before
     document["channels"]["fake"]["enabled"] = False
     path.write_text(json.dumps(document))
     assert home.gateway.life.changed() == "hot"
-    await until(lambda: not any(each.connected for each in home.gateway.switchboard.status()), 20)
+    await until(lambda: not any(each.connected for each in home.gateway.switchboard.status()))
 
 
 async def test_a_login_waits_for_the_account(home: Served) -> None:
@@ -133,7 +133,7 @@ async def test_a_login_waits_for_the_account(home: Served) -> None:
 async def test_metrics_count_what_went_through(home: Served, chat: Platform) -> None:
     await chat.says("hello")
     await chat.sees(1)
-    await until(lambda: not home.gateway.switchboard.outbox.pending(), 20)
+    await until(lambda: not home.gateway.switchboard.outbox.pending())
     text = home.gateway.metrics.text(home.gateway)
     assert 'homarus_message_received_total{channel="fake"} 1' in text
     assert 'homarus_message_delivery_total{channel="fake",outcome="sent"} 1' in text

@@ -69,7 +69,7 @@ async def test_a_wake_is_heard_at_once_and_an_event_with_the_next_turn(home: Ser
     async with home.client(scopes=ADMIN) as client:
         assert await client.call("system-event", {"text": "the parcel came"}) == {"ok": True}
         assert await client.call("wake", {"mode": "now", "text": "the build is done"}) == {"ok": True}
-        await until(lambda: bool(home.house.model.requests), 20)
+        await until(lambda: bool(home.house.model.requests))
         context = home.house.model.requests[0].messages[-1].context
         assert "the parcel came" in context
         assert "the build is done" in context

@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import random
+import socket
+import struct
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -373,9 +376,38 @@ async def test_strangers_that_say_nothing_are_counted(home: Served) -> None:
         await home.socket().__aenter__()
     for client in open_:
         await client.raw.close()
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):  # the gateway hears of it a little later
+        while home.gateway._strangers:
+            await asyncio.sleep(0.01)
     async with home.client():
         pass
+
+
+async def test_who_never_says_who_they_are_is_let_go(home: Served) -> None:
+    home.gateway.handshake_seconds = 0.05
+    async with home.socket() as client:
+        assert await client.closed() == (Close.NORMAL, "handshake timeout")
+
+
+class Peered:
+    """The other end of a Unix socket, as the kernel describes it."""
+
+    family = socket.AF_UNIX
+
+    def __init__(self, user: int) -> None:
+        self._user = user
+
+    def get_extra_info(self, name: str) -> Peered:
+        return self
+
+    def getsockopt(self, *_: int) -> bytes:
+        return struct.pack("3i", 4711, self._user, self._user)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the kernel does not say whose the other end is")
+def test_of_our_own_socket_only_this_user_and_root_are_local() -> None:
+    local = {user: wire._is_local(cast("Any", Peered(user))) for user in (os.getuid(), 0, os.getuid() + 1, 65_534)}
+    assert local == {os.getuid(): True, 0: True, os.getuid() + 1: False, 65_534: False}
 
 
 async def test_who_does_not_read_is_let_go() -> None:
@@ -534,7 +566,7 @@ async def test_random_bytes_on_a_port_or_a_socket_end_their_connection_only(home
         writer.write(start + head + dice.randbytes(dice.randrange(200)))
         with contextlib.suppress(OSError):
             writer.write_eof()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await reader.read()
         writer.close()
     async with home.client() as client:
@@ -567,7 +599,7 @@ async def test_the_page_has_no_way_out_of_its_folder(tmp_path: Path) -> None:
 def status(home: Served, path: str, **headers: str) -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{home.port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as problem:
         return problem.code

@@ -45,6 +45,31 @@ async def test_what_is_offered_is_what_there_is(client: Wire) -> None:
             assert (await client.response("1"))["error"]["code"] == "INVALID_REQUEST"
 
 
+# What each kind of client of OpenClaw needs, each with all that stands before it.
+NEEDED = {
+    "command line": "health status system-presence agent agent.wait chat.abort logs.tail channels.status config.get "
+    "cron.list device.pair.list node.list message.action exec.approvals.get send wake",
+    "terminal": "sessions.subscribe sessions.list sessions.describe agents.list chat.history chat.send commands.list",
+    "chat page": "sessions.messages.subscribe chat.startup chat.metadata models.list models.authStatus agent.identity.get "
+    "exec.approval.list plugin.approval.list openclaw.approval.list question.list cron.list cron.status chat.inject",
+    "other pages": "config.schema config.schema.lookup config.set config.patch config.apply skills.status skills.update "
+    "skills.install tools.catalog tools.effective tools.invoke agents.files.list agents.files.get agents.files.set "
+    "agents.create agents.update agents.delete cron.add cron.update cron.remove cron.run cron.runs sessions.patch "
+    "sessions.create sessions.reset sessions.compact sessions.delete sessions.usage sessions.send sessions.preview "
+    "sessions.resolve device.pair.list device.pair.approve device.pair.reject device.pair.remove device.pair.rename "
+    "device.pair.setupCode device.token.rotate device.token.revoke node.list usage.cost exec.approvals.get "
+    "exec.approvals.set exec.approval.request exec.approval.waitDecision exec.approval.resolve update.status tasks.list "
+    "system.info",
+    "nodes": "node.pair.list node.pair.approve node.pair.reject node.pair.remove node.event node.skills.update "
+    "node.pluginTools.update node.runnerInventory.update node.invoke node.invoke.result node.list node.describe",
+}
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_what_a_kind_of_client_needs_is_there(kind: str) -> None:
+    assert set(NEEDED[kind].split()) - set(table()) == set()
+
+
 async def test_parameters_are_closed_and_errors_say_which(client: Wire) -> None:
     missing = (await client.ask("chat.history", {}))["error"]["message"]
     extra = (await client.ask("chat.history", {"sessionKey": "main", "nope": 1}))["error"]["message"]

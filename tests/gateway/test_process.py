@@ -51,7 +51,7 @@ def test_from_the_first_start_to_the_end(home: tuple[Path, subprocess.Popen[str]
     assert len(token) >= 40
     assert stat.S_IMODE(sock.stat().st_mode) == 0o600
     second = start(folder)
-    said = second.communicate(timeout=60)
+    said = second.communicate(timeout=120)
     assert (second.returncode != 0, f"pid {process.pid}" in said[1], "gateway stop" in said[1]) == (True, True, True)
 
     async def talk() -> None:
@@ -86,7 +86,7 @@ def test_a_weak_secret_and_a_mode_without_one_are_named(tmp_path: Path) -> None:
         '{ gateway: { bind: "lan", auth: { mode: "none", token: "short" } } }'
     )
     process = start(tmp_path)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=120)[1]
     assert process.returncode == 78
     assert "read as 'token'" in said
     assert "fewer than 24" in said
@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_said(
     other = tmp_path_factory.mktemp("other")
     (other / ".openclaw").mkdir()
     second = start(other, "--port", str(home[2]))
-    said = second.communicate(timeout=60)
+    said = second.communicate(timeout=120)
     assert second.returncode != 0
     assert "--port" in said[1]
     assert "Traceback" not in said[1]

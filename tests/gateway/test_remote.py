@@ -74,12 +74,12 @@ async def test_steering_stopping_and_listening(agent: Agent, home: Served) -> No
     unlisten = agent.listen(heard.append)
     assert not agent.steer("nobody runs")
     turn = asyncio.ensure_future(agent.ask("begin"))
-    await until(lambda: any(isinstance(each, RunStarted) for each in heard), 30)
-    await until(lambda: home.house.model.active == 1, 30)
+    await until(lambda: any(isinstance(each, RunStarted) for each in heard))
+    await until(lambda: home.house.model.active == 1)
     assert agent.steer("and this")
     assert agent.stop("enough")
     assert (await turn).status == "aborted"
-    await until(lambda: any(isinstance(each, RunEnded) for each in heard), 30)
+    await until(lambda: any(isinstance(each, RunEnded) for each in heard))
     unlisten()
     home.house.model.gate = None
     seen = len(heard)
@@ -149,11 +149,13 @@ async def test_a_gateway_that_comes_back_is_found_again(tmp_path: Path) -> None:
         agent.listen(heard.append)
         house.model.hold()
         cut = asyncio.ensure_future(agent.ask("begin"))
-        await until(lambda: house.model.active == 1, 30)
-    with pytest.raises(Unreachable):
+        await until(lambda: house.model.active == 1)
+    with pytest.raises(Unreachable) as lost:
         await cut
-    with pytest.raises(Unreachable):
+    assert "it has the message" in lost.value.cure, "nobody is told to say it twice"
+    with pytest.raises(Unreachable) as lost:
         await agent.ask("nobody is there")
+    assert "it has the message" not in lost.value.cure
     house.model.gate = None
     async with served(house, unix=True):
         heard.clear()

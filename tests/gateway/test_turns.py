@@ -11,6 +11,8 @@ from tests.gateway.served import Served, Wire, served
 from tests.scenarios.home import House
 from tests.scenarios.script import Line
 
+from homarus.gateway.methods.agent import WaitParams
+
 MAIN = "agent:main:main"
 
 
@@ -114,6 +116,21 @@ async def test_a_turn_can_be_stopped_from_outside(home: Served) -> None:
         assert (waited["status"], waited["error"], waited["stopReason"]) == ("error", "aborted", "rpc")
         row = (await client.call("sessions.describe", {"key": MAIN}))["session"]
         assert (row["hasActiveRun"], row["status"]) == (False, "done")
+
+
+async def test_waiting_in_vain_ends_nothing_and_the_same_id_is_in_flight(home: Served) -> None:
+    assert WaitParams(run_id="r").timeout_ms == 30_000
+    gate = home.house.model.hold()
+    async with home.client() as client:
+        await client.call("chat.send", sending("begin", "r1"))
+        await home.house.model.entered.wait()
+        assert (await client.call("agent.wait", {"runId": "r1", "timeoutMs": 1}))["status"] == "timeout"
+        assert (await client.call("chat.send", sending("begin", "r1")))["status"] == "in_flight"
+        ident = await client.send("agent", {"message": "begin", "sessionKey": MAIN, "idempotencyKey": "r1"})
+        assert (await client.response(ident))["payload"]["status"] == "in_flight"
+        gate.set()
+        assert (await client.call("agent.wait", {"runId": "r1"}))["status"] == "ok"
+    assert len(home.house.model.requests) == 1
 
 
 async def test_a_command_is_answered_without_a_model(home: Served) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.ports import own_port
 
 PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/sbin"])
 
@@ -28,11 +28,6 @@ def program(name: str, package: str) -> str:
     if found is None:
         pytest.skip(f"needs {package}")
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +97,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 @contextlib.asynccontextmanager
 async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
     binary = program("ngircd", "ngircd (Debian)")
-    port, secure = free_port(), free_port()
+    port, secure = own_port(), own_port()
     cert, key = certificate(folder)
     config = folder / "ngircd.conf"
     config.write_text(
@@ -119,7 +114,7 @@ async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
 async def inspircd(folder: Path, *, services: bool = False) -> AsyncIterator[int]:
     """Start a server that speaks IRCv3: ids, times, echoes, tags of clients, marks of bots; with services also logins."""
     binary = program("inspircd", "inspircd (Debian)")
-    port, link = free_port(), free_port()
+    port, link = own_port(), own_port()
     modules = "cap ircv3 ircv3_echomessage ircv3_msgid ircv3_servertime ircv3_ctctags ircv3_accounttag botmode services_account spanningtree sasl"
     config = folder / "inspircd.conf"
     config.write_text(
@@ -172,7 +167,7 @@ def _atheme(folder: Path, link: int) -> list[str]:
 @contextlib.asynccontextmanager
 async def miniircd(folder: Path) -> AsyncIterator[int]:
     binary = program("miniircd", "miniircd (PyPI)")
-    port = free_port()
+    port = own_port()
     line = [binary, "--listen", "127.0.0.1", "--ports", str(port), *(["--setuid", "root"] if os.getuid() == 0 else [])]
     async with running(line, port, folder / "miniircd.log"):
         yield port
@@ -184,7 +179,7 @@ async def synapse(folder: Path, *, limited: bool = False) -> AsyncIterator[str]:
     python = Path(os.environ.get("HOMARUS_SYNAPSE_PYTHON", Path.home() / ".cache/homarus-tests/synapse/bin/python"))
     if not python.exists():
         pytest.skip("needs matrix-synapse (PyPI) in a venv of its own: scripts/install_programs.sh")
-    port = free_port()
+    port = own_port()
     made = [python, "-m", "synapse.app.homeserver", "-c", folder / "hs.yaml", "--generate-config", "--server-name", "test.example", "--report-stats", "no"]  # fmt: skip
     done = await asyncio.to_thread(
         subprocess.run, [str(word) for word in made], cwd=folder, capture_output=True, text=True
@@ -265,7 +260,7 @@ class Wire:
 async def dovecot(folder: Path) -> AsyncIterator[tuple[int, int, Path]]:
     """Start an IMAP server where every password is `secret`; yield its plain and its TLS port, and its mailboxes."""
     binary = program("dovecot", "dovecot-imapd (Debian)")
-    plain, secure = free_port(), free_port()
+    plain, secure = own_port(), own_port()
     cert, key = certificate(folder)
     # Its processes that talk to strangers refuse to be root, and must reach its folder.
     root = os.getuid() == 0
@@ -328,7 +323,7 @@ userdb {{
 async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
     """Start a mail server that takes letters over STARTTLS and puts them into mailboxes; see `mail_server.py`."""
     pytest.importorskip("aiosmtpd", reason="needs aiosmtpd (PyPI)")
-    port = free_port()
+    port = own_port()
     cert, key = folder / "cert.pem", folder / "key.pem"
     line = [sys.executable, str(Path(__file__).parent / "mail_server.py"), str(port), str(mail), str(cert), str(key)]
     async with running(line, port, folder / "smtp.log"):
@@ -365,7 +360,7 @@ async def prosody(folder: Path, *people: str, anonymous: bool = False) -> AsyncI
     binary = program("prosody", "prosody (Debian)")
     control = program("prosodyctl", "prosody (Debian)")
     cert, key = certificate(folder)
-    port, http = free_port(), free_port()
+    port, http = own_port(), own_port()
     (folder / "data").mkdir(exist_ok=True)
     config = folder / "prosody.cfg.lua"
     whois = "moderators" if anonymous else "anyone"

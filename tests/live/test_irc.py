@@ -4,7 +4,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.irc.rig import IrcRig, Person
 from tests.channels.platform_host import RecordingHost, running, until
 from tests.live.chat_servers import inspircd, miniircd, ngircd
@@ -22,6 +23,15 @@ SERVERS = {"ngircd": ngircd, "miniircd": miniircd, "inspircd": inspircd}
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_contract(scenario, tmp_path: Path) -> None:
     async with IrcRig(tmp_path) as rig:
+        await play(scenario, rig, tmp_path)
+
+
+BOTS = [scenario for scenario in SCENARIOS if "bots" in scenario.needs]
+
+
+@pytest.mark.parametrize("scenario", BOTS, ids=lambda scenario: scenario.__name__)
+async def test_contract_where_programs_are_marked(scenario, tmp_path: Path) -> None:
+    async with IrcRig(tmp_path, inspircd, frozenset({"bots"})) as rig:
         await play(scenario, rig, tmp_path)
 
 

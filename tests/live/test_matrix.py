@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.platform_host import RecordingHost, running, until
 from tests.live.chat_servers import synapse
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.platform_host import RecordingHost, running, until
 
 pytest.importorskip("slixmpp", reason="needs slixmpp (PyPI)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.servers import OPENAI, Answer, serving
+from tests.models.servers import OPENAI, Answer, Seen, Server, serving
 from tests.models.test_gguf import PAIRS, head
 
 from homarus.config.blocks import validate
@@ -21,7 +21,7 @@ from homarus.core.errors import ConfigError
 from homarus.core.messages import Text, User
 from homarus.core.prompt import SystemPrompt
 from homarus.models.access import Models
-from homarus.models.discover import Served, discover, probe
+from homarus.models.discover import OLLAMA_WINDOW, Served, discover, probe
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.notebook import NotebookProvider
@@ -46,7 +46,9 @@ def open_models(tmp_path: Path, document: dict[str, Any] | None = None, **env: s
     (state / "openclaw.json").write_text(json.dumps(document))
     environment = {"HOME": str(tmp_path), **env}
     config = load_config(resolve_paths(environment), environment)
-    return Models(config, environment, clock=ManualClock(datetime(2026, 11, 15, tzinfo=UTC)))
+    models = Models(config, environment, clock=ManualClock(datetime(2026, 11, 15, tzinfo=UTC)))
+    models.server_seconds = 60.0
+    return models
 
 
 async def chosen(models: Models, **options: Any) -> list[str]:
@@ -164,16 +166,75 @@ async def test_servers_that_are_slow_or_something_else_are_passed_over(answer: A
 async def test_what_a_server_says_about_its_model(row: dict[str, Any], window: int):
     http = HttpClient()
     async with serving(listing(row, {"no": "name"}, {"id": 3})) as server:
-        found = await probe(http, "x", server.url)
+        found = await probe(http, "x", server.url, seconds=60)
         assert found is not None
         assert found.models == (Served("a", window),)
         await http.aclose()
 
 
+class Local(Server):
+    """A model server on this machine, with what it answers to whom."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        super().__init__()
+        self.known = answers
+
+    def choose(self, seen: Seen) -> Answer:
+        answer = self.known.get(seen.path)
+        if isinstance(answer, Answer):
+            return answer
+        return Answer([json.dumps(answer).encode()], status=404 if answer is None else 200, chunked=False)
+
+
+TRAINED = {"data": [{"id": "m", "meta": {"n_ctx_train": 131_072}}]}
+LOADED = {"models": [{"name": "m", "context_length": 32_768}]}
+
+
+@pytest.mark.parametrize(
+    ("provider", "answers", "window"),
+    [
+        ("llamacpp", {"/v1/models": TRAINED, "/props": {"default_generation_settings": {"n_ctx": 4096}}}, 4096),
+        ("llamacpp", {"/v1/models": TRAINED}, 131_072),
+        ("llamacpp", {"/v1/models": TRAINED, "/props": Answer([b"oh"], status=500, chunked=False)}, 131_072),
+        ("llamacpp", {"/v1/models": {"data": [{"id": "m", "meta": {"n_ctx": 2048, "n_ctx_train": 9000}}]}}, 2048),
+        ("ollama", {"/v1/models": {"data": [{"id": "m"}]}, "/api/ps": LOADED}, 32_768),
+        (
+            "ollama",
+            {"/v1/models": {"data": [{"id": "m"}]}, "/api/show": {"parameters": "stop x\nnum_ctx   8192"}},
+            8192,
+        ),
+        ("ollama", {"/v1/models": {"data": [{"id": "m"}]}, "/api/ps": [], "/api/show": 3}, OLLAMA_WINDOW),
+        ("vllm", {"/v1/models": {"data": [{"id": "m", "max_model_len": 16_000}]}}, 16_000),
+        ("vllm", {}, 200_000),
+    ],
+)
+async def test_a_model_that_is_named_has_the_window_that_its_server_runs_it_with(
+    tmp_path: Path, provider: str, answers: dict[str, Any], window: int
+):
+    async with serving(server=Local(answers)) as server:
+        address = {"baseUrl": server.url}
+        agents = {"defaults": {"model": f"{provider}/m"}}
+        document: dict[str, Any] = {"models": {"providers": {provider: address}}, "agents": agents}
+        models, ref = open_models(tmp_path, document), ModelRef(provider, "m")
+        for _ in range(2):
+            assert await chosen(models) == [ref.key]
+        assert models.window(models.config.default_agent, ref) == window
+        listed = [seen.path for seen in server.seen].count("/v1/models")
+        assert listed == (2 if provider == "ollama" or not answers else 1), "asked once, where that does not change"
+        await models.aclose()
+        asked = len(server.seen)
+        said = {provider: {**address, "models": [{"id": "m", "contextWindow": 5000}]}}
+        models = open_models(tmp_path, {"models": {"providers": said}, "agents": agents})
+        await chosen(models)
+        assert models.window(models.config.default_agent, ref) == 5000, "what the file says needs no question"
+        assert len(server.seen) == asked
+        await models.aclose()
+
+
 async def test_all_local_servers_are_asked(tmp_path: Path):
     async with serving(listing({"id": "m"})) as server:
         models = open_models(tmp_path, {"models": {"providers": {name: {"baseUrl": server.url} for name in NOWHERE}}})
-        found = await discover(models.http, models.catalog)
+        found = await discover(models.http, models.catalog, seconds=60)
         assert {item.provider for item in found} == set(NOWHERE)
         await models.aclose()
 

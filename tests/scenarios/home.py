@@ -122,8 +122,8 @@ def merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Let the loop run until something holds."""
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Let the loop run until something holds; the limit is for a test that hangs."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)

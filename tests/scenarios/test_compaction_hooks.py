@@ -21,23 +21,26 @@ def handle(event):
         file.write(json.dumps({"key": event.key, "session": event.session_key, **plain}) + "\\n")
 """
 HANGS = "import time\n\ndef handle(event):\n    time.sleep(60)\n"
+JSON = {"content-type": "application/json"}
 TOO_LONG = b'{"error": {"message": "maximum context length is 20000 tokens", "code": "context_length_exceeded"}}'
 
 
 class Talk:
     """A model that answers at length, summarises well unless told otherwise, and refuses once where that is asked for."""
 
-    def __init__(self, *, refuse: bool = False, garbage: bool = False, tokens: int = 0) -> None:
-        self.refuse, self.garbage, self.tokens = refuse, garbage, tokens
+    def __init__(self, *, refuse: bool = False, garbage: bool = False, broken: bool = False, tokens: int = 0) -> None:
+        self.refuse, self.garbage, self.broken, self.tokens = refuse, garbage, broken, tokens
 
     def __call__(self, body: dict[str, Any], number: int) -> Say:
+        if is_summary(body) and self.broken:
+            return Say(answer=Answer([b'{"error": {"message": "no"}}'], 403, JSON, chunked=False))
         if is_summary(body):
             return Say("lorem ipsum " * 40) if self.garbage else Say(summary_of(last_user(body)))
         if is_flush(body):
             return Say("NO_REPLY")
         if self.refuse and "refuse" in last_user(body):
             self.refuse = False
-            return Say(answer=Answer([TOO_LONG], 400, {"content-type": "application/json"}, chunked=False))
+            return Say(answer=Answer([TOO_LONG], 400, JSON, chunked=False))
         return Say(f"Chapter {number}. " * 500, tokens=self.tokens)
 
 
@@ -84,7 +87,7 @@ async def test_every_compaction_is_told_before_and_after(tmp_path: Path, cause: 
 
 
 async def test_a_compaction_that_fails_says_so_to_the_hooks_too(tmp_path: Path) -> None:
-    async with serving(server=Talker(Talk(garbage=True))) as server:
+    async with serving(server=Talker(Talk(broken=True))) as server:
         agent = open_agent(home(tmp_path, server.url))
         for turn in range(3):
             await agent.ask(f"Please write chapter {turn}.")
@@ -92,5 +95,23 @@ async def test_a_compaction_that_fails_says_so_to_the_hooks_too(tmp_path: Path) 
         await agent.aclose()
     before, after = heard(tmp_path)
     assert (before["key"], after["key"], after["ok"]) == ("session:compact:before", "session:compact:after", False)
-    assert "not good enough" in after["problem"]
+    assert "the summary failed" in after["problem"]
     assert "the conversation stays as it was" in reply.text
+
+
+async def test_an_order_to_compact_is_obeyed_also_where_the_model_gives_no_summary_that_would_do(
+    tmp_path: Path,
+) -> None:
+    async with serving(server=Talker(Talk(garbage=True))) as server:
+        agent = open_agent(home(tmp_path, server.url))
+        for turn in range(3):
+            await agent.ask(f"Please write chapter {turn}.")
+        reply = await agent.ask("/compact")
+        await agent.aclose()
+    _, failed, _, done = heard(tmp_path)
+    assert (failed["ok"], done["ok"]) == (False, True)
+    assert "not good enough" in failed["problem"]
+    assert "Compacted: ~" in reply.text and "in your own words" in reply.text
+    (log,) = (tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl")
+    (summary,) = [line for line in log.read_text().splitlines() if json.loads(line)["type"] == "compaction"]
+    assert "Please write chapter 0." in json.loads(summary)["summary"], "what the person said is there"

@@ -31,7 +31,13 @@ MOMENTS = {
     "agent:bootstrap": ("bootstrapFiles sessionKey sessionId", "here"),
     "agent:reply": ("prompt reply", "here"),
     "agent:end": ("runId status text error durationMs", "here"),
-    "prompt:build": ("prompt model prependContext", "here"),
+    "agent:prepare": ("prompt model messages prependContext appendContext", "here"),
+    "prompt:build": ("prompt model messages prependContext appendContext", "here"),
+    "run:before": ("prompt runId messages systemPrompt notes message block blockReason", "here"),
+    "write:before": ("role text runId block blockReason", "here"),
+    "answer:final": ("runId model text revise", "here"),
+    "model:call:started": ("runId callId provider model attempt", "here"),
+    "model:call:ended": ("runId callId provider model attempt durationMs outcome errorKind", "here"),
     "model:resolve": ("prompt provider model", "here"),
     "model:input": ("runId model messages", "here"),
     "model:output": ("model text toolCalls stopReason usage error", "here"),
@@ -49,13 +55,19 @@ MOMENTS = {
     "gateway:startup": ("agents", "test_service_hooks.py"),
     "gateway:pre-restart": ("reason restartExpectedMs", "here"),
     "gateway:shutdown": ("", "test_service_hooks.py"),
+    "message:claim": (f"{MESSAGE} handled reply", "here"),
+    "message:dispatch": (f"{MESSAGE} handled reply", "here"),
     "message:received": (MESSAGE, "here"),
     "message:transcribed": (f"{MESSAGE} transcript", "here"),
     "message:preprocessed": (f"{MESSAGE} transcript bodyForAgent mediaPaths", "here"),
+    "message:reply": ("text media replyTo asVoice to channelId accountId cancel", "here"),
     "message:sending": ("content to channelId accountId cancel", "here"),
     "message:sent": ("content to channelId accountId success error", "here"),
     "subagent:spawned": ("runId childSessionKey label model", "here"),
     "subagent:ended": ("runId childSessionKey label status", "here"),
+    "cron:added": ("jobId", "here"),
+    "cron:updated": ("jobId", "here"),
+    "cron:removed": ("jobId", "here"),
     "cron:started": ("jobId runId", "here"),
     "cron:finished": ("jobId runId status", "here"),
     "install:before": ("kind name source folder sha256 findings block blockReason", "here"),
@@ -67,12 +79,18 @@ def handle(event):
     with open(pathlib.Path(event.options["stateDir"]) / "heard.jsonl", "a") as file:
         file.write(json.dumps([event.key, event.session_key, {name: str(value) for name, value in event.context.items()}]) + "\\n")
 """
-FAMILIES = '["agent", "prompt", "model", "tool", "command", "session", "gateway", "message", "subagent", "cron"]'
+FAMILIES = (
+    '["agent", "prompt", "model", "tool", "command", "session", "gateway", "message", "subagent", "cron", "answer"{}]'
+)
+
+
+# Where one that fails has said no.
+ALSO = ', "run", "write"'
 
 
 def listening(home: House) -> House:
-    write_hook(home.state / "hooks", "ear", metadata=f'openclaw: {{"events": {FAMILIES}}}', code=EAR)
-    write_hook(home.state / "hooks", "a-bad", metadata=f'openclaw: {{"events": {FAMILIES}}}', code="def handle(event):\n    raise SystemExit(event.key)\n")  # fmt: skip
+    write_hook(home.state / "hooks", "ear", metadata=f'openclaw: {{"events": {FAMILIES.format(ALSO)}}}', code=EAR)
+    write_hook(home.state / "hooks", "a-bad", metadata=f'openclaw: {{"events": {FAMILIES.format("")}}}', code="def handle(event):\n    raise SystemExit(event.key)\n")  # fmt: skip
     return home
 
 
@@ -114,11 +132,17 @@ async def test_the_moments_of_a_turn_of_commands_and_of_a_change(tmp_path: Path)
             await agent.ask(command)
     wanted = (
         "session:start",
+        "write:before",
         "model:resolve",
+        "agent:prepare",
         "prompt:build",
         "agent:bootstrap",
+        "run:before",
         "agent:reply",
         "model:input",
+        "model:call:started",
+        "model:call:ended",
+        "answer:final",
         "model:output",
         "tool:persist",
         "tool:after",
@@ -134,13 +158,18 @@ async def test_the_moments_of_a_turn_of_commands_and_of_a_change(tmp_path: Path)
     assert seen.count("model:input") == seen.count("model:output") == seen.count("tool:persist") + 1 == 2
     assert (
         seen.index("model:resolve")
+        < seen.index("agent:prepare")
         < seen.index("prompt:build")
+        < seen.index("run:before")
         < seen.index("agent:reply")
         < seen.index("tool:persist")
     )
     assert (
         seen.index("tool:persist") < seen.index("tool:after") < seen.index("agent:end")
     )  # told beside the turn, and in order
+    told = [context["role"] for key, context in heard(home) if key == "write:before"]
+    assert told == ["user", "assistant", "toolresult", "assistant"]
+    assert seen.count("model:call:started") == seen.count("model:call:ended") == 2 * seen.count("answer:final") == 2
     for key, context in heard(home):
         assert {*MOMENTS[key][0].split(), "workspaceDir", "agentId"} <= context.keys(), key
 
@@ -161,7 +190,7 @@ async def test_the_moments_of_a_message_in_their_order(tmp_path: Path) -> None:
         await until(lambda: any(key == "message:sent" for key, _ in heard(home)), 60)
         await until(lambda: any(key == "message:preprocessed" for key, _ in heard(home)), 60)
     check(home, "message:received", "message:transcribed", "message:preprocessed")
-    check(home, "message:sending", "message:sent")
+    check(home, "message:claim", "message:dispatch", "message:reply", "message:sending", "message:sent")
     told = dict(heard(home))
     assert told["message:transcribed"]["transcript"] == "what time is it?"
     assert "what time is it?" in told["message:preprocessed"]["bodyForAgent"]
@@ -230,7 +259,7 @@ async def test_hooks_of_plugins_change_and_block_calls_in_order_and_fail_closed(
     assert "ValueError: oh" in HealthBook(resolve_paths(home.env).own_dir).of("guard").last
 
 
-@pytest.mark.parametrize("name", ["before_dispatch", "tool:before", "x"])
+@pytest.mark.parametrize("name", ["before_everything", "tool:before", "x"])
 def test_a_plugin_that_wants_to_hear_what_nobody_tells_is_told_so(name: str, tmp_path: Path) -> None:
     from homarus.plugins.manifest import read_plugin
 
@@ -255,7 +284,7 @@ def register(api):
         at(name)
     api.hook("before_tool_call", lambda call: Decision(**api.config["call"]) if "call" in api.config else None)
 """
-NAMES = ["before_model_resolve", "before_prompt_build", "before_agent_reply", "tool_result_persist", "message_sending", "before_install"]  # fmt: skip
+NAMES = ["before_model_resolve", "agent_turn_prepare", "before_prompt_build", "before_agent_run", "before_agent_reply", "before_agent_finalize", "tool_result_persist", "before_message_write", "inbound_claim", "before_dispatch", "reply_payload_sending", "message_sending", "before_install"]  # fmt: skip
 EITHER = pytest.mark.parametrize("inside", [True, pytest.param(False, marks=boxed)])
 
 
@@ -296,8 +325,12 @@ async def test_a_plugin_answers_instead_of_the_model(inside: bool, tmp_path: Pat
 
 
 @EITHER
-async def test_a_plugin_adds_to_what_the_model_is_told_and_the_prompt_stays(inside: bool, tmp_path: Path) -> None:
-    wishes = {"before_prompt_build": {"prependContext": "it rains"}}
+@pytest.mark.parametrize("name", ["before_prompt_build", "agent_turn_prepare"])
+@pytest.mark.parametrize("place", ["prependContext", "appendContext"])
+async def test_a_plugin_adds_to_what_the_model_is_told_and_the_prompt_stays(
+    place: str, name: str, inside: bool, tmp_path: Path
+) -> None:
+    wishes = {name: {place: "it rains"}}
     plain = a_home(tmp_path / "plain", "a")
     home = changing(a_home(tmp_path / "home", "a"), wishes, inside=inside)
     for each in (plain, home):
@@ -398,5 +431,7 @@ async def test_the_moments_of_subagents_and_jobs(tmp_path: Path) -> None:
         automation.add(turn_job())
         automation.run("mail")
         await settle(automation)
+        automation.update("mail", {"description": "new"})
+        automation.remove("mail")
     check(home, "subagent:spawned", "subagent:ended")
-    check(home, "cron:started", "cron:finished")
+    check(home, "cron:added", "cron:started", "cron:finished", "cron:updated", "cron:removed")

@@ -79,6 +79,29 @@ def test_a_failure_is_never_forgotten(project: Path, run: Run):
     assert ran(run())
 
 
+FAILS_ONCE = """import pathlib, pytest
+
+@pytest.mark.parametrize("n", range({count}))
+def test_unsteady(n):
+    been = pathlib.Path({folder!r}, str(n))
+    there = been.exists()
+    been.touch()
+    assert there
+"""
+
+
+def test_what_fails_only_beside_the_others_is_named_and_leaves_no_stamp(project: Path, run: Run, tmp_path: Path):
+    (project / "tests" / "test_unsteady.py").write_text(FAILS_ONCE.format(count=3, folder=str(tmp_path)))
+    unsteady = run()
+    assert (unsteady.returncode, "UNSTEADY" in unsteady.stdout) == (0, True), unsteady.stdout
+    assert not (project / ".venv" / ".tested").exists()
+
+
+def test_many_failures_are_no_accident(project: Path, run: Run, tmp_path: Path):
+    (project / "tests" / "test_unsteady.py").write_text(FAILS_ONCE.format(count=4, folder=str(tmp_path)))
+    assert run().returncode == 1
+
+
 def test_a_part_of_the_tests_and_foreign_options_leave_no_stamp(project: Path, run: Run):
     assert "1 passed" in run("-k", "two").stdout
     assert "1 passed" in run(PYTEST_ADDOPTS="-k two").stdout

@@ -67,6 +67,51 @@ def test_two_processes_that_make_the_same_session_make_one(folder):
     assert len(list(folder.glob("*.jsonl"))) == 1
 
 
+@pytest.mark.parametrize("ending", ["reset", "delete"])
+@pytest.mark.parametrize("name", ["main", "agent:main:explicit:notes"])
+def test_a_session_that_starts_over_between_the_look_and_the_lock_is_opened_where_it_is_now(folder, name, ending):
+    key = SessionKey.parse(name)
+    if ending == "delete" and key.is_main:
+        pytest.skip("the main session cannot be deleted")
+    talk(store(folder), key, "old")
+
+    class Slow(SessionStore):
+        """Looks, and comes to the lock when another process has ended the conversation."""
+
+        ended = False
+
+        def find(self, key):
+            found = super().find(key)
+            if not self.ended:
+                self.ended = True
+                getattr(store(folder, CountingIds(500)), ending)(key)
+            return found
+
+    slow = Slow(folder, "main", clock=ManualClock(NOW), ids=CountingIds(900), main_key="main")
+    talk(slow, key, "new")
+    assert texts(store(folder), key) == ["new", "re new"]
+    assert len(list(folder.glob("*.jsonl"))) == 1, "nothing grows where the old one was"
+
+
+def test_nobody_opens_the_old_place_before_the_index_names_the_new_one(folder):
+    talk(store(folder), MAIN, "old")
+    seen = []
+
+    watched = store(folder, CountingIds(500))
+    replace = watched.index.replace
+
+    def replaced(*args):
+        with pytest.raises(Locked):
+            store(folder, CountingIds(900)).open_writer(MAIN)
+        seen.append(True)
+        return replace(*args)
+
+    watched.index.replace = replaced
+    watched.reset(MAIN)
+    assert seen
+    assert texts(store(folder), MAIN) == []
+
+
 def test_the_same_key_is_the_same_conversation(folder):
     talk(store(folder), MAIN, "one")
     talk(store(folder, CountingIds(500)), MAIN, "two")

@@ -13,6 +13,7 @@ ALLOWED = {
     "cli/config.py": "the copy that the user's editor works on",
     "fleet/transfer.py": "a home laid out beside its place, synced and renamed into it",
     "memory/evaluate.py": "a made-up notebook in a throw-away folder",
+    "plugins/health.py": "where the interpreter says who holds all threads, emptied at each start",
     "plugins/worker.py": "the pipe to the process that started it",
     "runtime/outgoing.py": "a copy of a file on its way to a chat: poured into a draft, synced and renamed",
     "sandbox/cgroups.py": "limits of a control group: files of the kernel, not of a disk",

@@ -38,7 +38,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     found: dict[str, str] = {current: "set now"} if current else {}
     try:
         picked = await models.auto(agent)
-        found.setdefault(AUTO, f"the best there is, now {picked.ref.key}: {picked.why}")
+        best = f"the best there is, now {picked.ref.key}: {picked.why}"
+        found[AUTO] = f"set now: {best}" if current == AUTO else best
         for provider in models.catalog.providers():
             known = models.catalog.provider(provider)
             keys = [*models.bare_keys(provider), *models.store(agent).credentials(provider)]

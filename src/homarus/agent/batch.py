@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.resume import note_early
+from homarus.core.behind import durable
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.events import ToolEnded, ToolStarted
-from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, sources
+from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, sources
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import STOPPED, Toolbox, execute
 from homarus.tools.loopguard import FINE, Level, LoopGuard, Verdict
@@ -67,6 +68,7 @@ class Batch:
         clock: Clock,
         boundary: Literal["tool", "model"] = "tool",
         persist: Callable[[ToolResult], Awaitable[ToolResult]] | None = None,
+        write: Callable[[Message], Awaitable[Message]] | None = None,
     ) -> None:
         self._session = session
         self._box = box
@@ -76,7 +78,7 @@ class Batch:
         self._clock = clock
         self._boundary = boundary
         # Makes a result what it shall be in the log, before it is in there.
-        self._persist = persist
+        self._persist, self._write = persist, write
         self._warned = 0
         self._room = StepRoom(context.window_tokens, 1)
         self._synced = float("-inf")
@@ -92,6 +94,7 @@ class Batch:
         stuck, ended_by, text = "", "", ""
         self._room = StepRoom(self._context.window_tokens, len(steps))
         for group in _groups(steps):
+            await durable()
             if self._context.cancel.cancelled:
                 self._refuse(group, STOPPED)
                 continue
@@ -147,7 +150,8 @@ class Batch:
         result = await execute(call, self._box, self._context)
         details = {**(result.details or {}), "durationMs": round((self._clock.monotonic() - started) * 1000)}
         result = replace(result, details=details)
-        return await self._persist(result) if self._persist is not None else result
+        result = await self._persist(result) if self._persist is not None else result
+        return cast("ToolResult", await self._write(result)) if self._write is not None else result
 
     def _keep(self, step: _Step, result: ToolResult) -> str:
         stuck = self._guard.note(step.call, result, known=step.tool is not None)

@@ -14,14 +14,18 @@ from msgspec import Struct
 
 from homarus.config.load import Config
 from homarus.config.paths import expand
+from homarus.core.clock import Ids
 from homarus.core.errors import Denied
 from homarus.core.events import ChildEnded, ChildStarted, MessageEnded, RunEnded, RunEvent, ToolEnded
+from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey, main_session
 from homarus.core.text import single_line
+from homarus.tools.untrusted import wrapped
 
 log = logging.getLogger("homarus.hooks")
 # What `happened` tells of.
 IN_TURNS = ("tool:after", "agent:end", "model:output", "subagent:spawned", "subagent:ended")
+JOBS = ("cron:added", "cron:updated", "cron:removed", "cron:started", "cron:finished")
 MAX_RESULT, MAX_TEXT = 10_000, 1_000_000
 
 if TYPE_CHECKING:
@@ -64,6 +68,28 @@ class Changed(Struct, frozen=True):
     text: str
     sources: tuple[str, ...] = ()
 
+    def marked(self, ids: Ids) -> str:
+        """Return the text as a model may read it: what nobody has to trust is marked as a stranger's."""
+        return wrapped(self.text, ", ".join(self.sources), ids.uuid()[:8]) if self.sources else self.text
+
+
+class Handled(Struct, frozen=True):
+    """What hooks did with a message that came in: whether it is dealt with, by which answer; or what it shall say instead."""
+
+    done: bool = False
+    reply: str = ""
+    content: Changed | None = None
+
+
+def changed(told: HookEvent | None, facts: Mapping[str, Any], name: str) -> Changed | None:
+    """Return the text under `name` of an event if hooks made another one of it."""
+    text = told.context.get(name) if told is not None else None
+    if told is None or not isinstance(text, str) or text == facts.get(name):
+        return None
+    from homarus.hooks.events import UNTRUSTED
+
+    return Changed(text[:MAX_TEXT], tuple(told.context.get(UNTRUSTED, ())))
+
 
 class HookEvents:
     """Tells hooks of moments in a session, with the facts that every such event has."""
@@ -105,9 +131,9 @@ class HookEvents:
             self.soon(moment, session, facts)
 
     def job(self, kind: str, row: Mapping[str, Any]) -> None:
-        """Tell hooks of a job that begins or has ended, as automation tells of them."""
-        moment = {"started": "cron:started", "finished": "cron:finished"}.get(str(row.get("action")), "")
-        if kind == "cron" and moment:
+        """Tell hooks what becomes of a job, as automation tells of it."""
+        moment = f"{kind}:{row.get('action')}"
+        if moment in JOBS:
             self.soon(moment, main_session(self._home.config.default_agent.id), row)
 
     def session_ended(self, session: SessionKey, reason: str) -> None:
@@ -157,13 +183,20 @@ class HookEvents:
 
     async def change(self, moment: str, session: SessionKey, facts: Mapping[str, Any], name: str) -> Changed | None:
         """Ask for another text under `name` of the facts; None where it stays as it is."""
-        from homarus.hooks.events import UNTRUSTED
+        return changed(await self.ask(moment, session, facts), facts, name)
 
-        told = await self.ask(moment, session, facts)
-        text = told.context.get(name) if told is not None else None
-        if told is None or not isinstance(text, str) or text == facts.get(name):
-            return None
-        return Changed(text[:MAX_TEXT], tuple(told.context.get(UNTRUSTED, ())))
+    async def handled(self, moment: str, session: SessionKey, inbound: Inbound, text: str) -> Handled:
+        """Ask whether one of them deals with a message that came in, or wants it to say something else."""
+        if not self.anybody(moment):
+            return Handled()
+        facts: dict[str, Any] = {"content": text, "from": inbound.sender, "messageId": inbound.id}
+        facts |= {"channelId": inbound.channel, "accountId": inbound.account, "conversationId": inbound.peer}
+        told = await self.ask(moment, session, {**facts, "handled": False, "reply": ""})
+        if told is None:
+            return Handled()
+        reply = told.context.get("reply")
+        done = told.context.get("handled") is True
+        return Handled(done, reply if done and isinstance(reply, str) else "", changed(told, facts, "content"))
 
     async def leave(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> None:
         """Ask for leave. Raises Denied where one says no, and where one fails: it had no chance to say so."""

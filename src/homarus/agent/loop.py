@@ -6,8 +6,8 @@ the next start goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -63,6 +63,10 @@ class Run(Struct, frozen=True, kw_only=True):
     settle: Callable[[str], None] = lambda _key: None
     # Told what the model is about to be asked.
     asks: Callable[[tuple[Message, ...]], None] = lambda _messages: None
+    # Makes a message what it shall be in the log, before it is in there.
+    write: Callable[[Message], Awaitable[Message]] | None = None
+    # Says what the last answer lacks; None where it is good enough.
+    finalize: Callable[[Assistant], Awaitable[User | None]] | None = None
 
 
 class Loop:
@@ -79,7 +83,7 @@ class Loop:
         """Ask and act until the model has nothing more to do and nobody has more to say."""
         while True:
             while True:
-                self._take_steering()
+                await self._take_steering()
                 if outcome := self._over():
                     return outcome
                 reply = await self._ask()
@@ -94,7 +98,7 @@ class Loop:
             if not self._run.mailbox:
                 return await self._close()
 
-    def _take_steering(self) -> None:
+    async def _take_steering(self) -> None:
         """Put what waits into the session, each message exactly once, at the point where the model will see it."""
         if not self._run.mailbox:
             return
@@ -107,6 +111,8 @@ class Loop:
                 provenance = signed(item.facts.get("provenance"), item.trust)
                 now = epoch_ms(self._run.clock.now())
                 message = User(parts, now, idempotency_key=item.key, provenance=provenance)
+                if self._run.write is not None:
+                    message = cast("User", await self._run.write(message))
                 self._run.session.append_message(message)
                 self._run.emit(UserAccepted(message, steered=True))
             self._run.settle(item.key)
@@ -129,38 +135,48 @@ class Loop:
     async def _ask(self) -> Assistant | Outcome:
         """Call the model until it says something that can be stored, and store it."""
         empty = overflows = 0
+        draft: tuple[Message, ...] = ()  # an answer that was not good enough, and what it lacks
         while True:
             messages = await self._run.window.assemble(self._run.cancel)
-            stop = await self._stream(messages, tools=True)
+            stop = await self._stream((*messages, *draft), tools=True, again=bool(draft))
             reply = stop.message
             if stop.error is not None and stop.error.kind is ModelFailure.CONTEXT_OVERFLOW:
                 overflows += 1
                 if overflows <= OVERFLOW_RETRIES and await self._run.window.overflowed(stop.error, self._run.cancel):
                     continue
-                return self._failed(reply, _too_long(stop.error))
+                return await self._failed(reply, _too_long(stop.error))
             if stop.error is not None or reply.stop_reason in {StopReason.ERROR, StopReason.ABORTED}:
-                return self._failed(reply, stop.error)
+                return await self._failed(reply, stop.error)
             if _is_empty(reply) and empty < EMPTY_RETRIES and not self._acted:
                 empty += 1
                 self._run.emit(Notice("the model answered nothing; asking again", "retry"))
                 continue
-            self._store(reply)
+            if self._run.finalize is not None and not (reply.calls or self._run.mailbox):
+                lacks = await self._run.finalize(reply)
+                if lacks is not None and self._over() is None:
+                    draft = (reply, lacks)
+                    continue
+            await self._store(reply)
             return reply
 
-    async def _stream(self, messages: tuple[Message, ...], *, tools: bool) -> Stop:
+    async def _stream(self, messages: tuple[Message, ...], *, tools: bool, again: bool = False) -> Stop:
         stop: Stop | None = None
         self._run.asks(messages)
         async for event in self._run.model.stream(messages, tools=tools, cancel=self._run.cancel):
             if isinstance(event, Stop):
                 stop = event
             elif isinstance(event, _TOLD):
+                if again and isinstance(event, ModelCalled):
+                    event = ModelCalled(event.model, event.attempt + 1)
                 self._retries += isinstance(event, ModelCalled) and event.attempt > 1
                 self._run.emit(event)
         assert stop is not None, "a stream ends with one Stop"
         self._run.meter.add(stop.message.usage)
         return stop
 
-    def _store(self, reply: Assistant) -> None:
+    async def _store(self, reply: Assistant) -> None:
+        if self._run.write is not None:
+            reply = cast("Assistant", await self._run.write(reply))
         # Calls that only read may run again after a power cut: the sync of their first result then serves both.
         calls = reply.calls
         again = bool(calls) and self._run.batch.may_run_again(calls)
@@ -168,10 +184,10 @@ class Loop:
         self._text = reply.text or self._text
         self._run.emit(MessageEnded(reply))
 
-    def _failed(self, reply: Assistant, error: ModelError | None) -> Outcome:
+    async def _failed(self, reply: Assistant, error: ModelError | None) -> Outcome:
         """Keep what the model had said before it failed or was stopped; a reader was shown it already."""
         if reply.parts or reply.stop_reason is not StopReason.ABORTED:
-            self._store(reply)
+            await self._store(reply)
         if self._run.cancel.cancelled or (error is not None and error.kind is ModelFailure.ABORTED):
             return self._ended(Status.ABORTED, self._run.cancel.reason)
         timeout = error is not None and error.kind is ModelFailure.TIMEOUT
@@ -194,9 +210,9 @@ class Loop:
             messages = await self._run.window.assemble(self._run.cancel)
             stop = await self._stream(messages, tools=False)
             if stop.error is not None:
-                return self._failed(stop.message, stop.error)
+                return await self._failed(stop.message, stop.error)
             if not _is_empty(stop.message):
-                self._store(stop.message)
+                await self._store(stop.message)
         if self._acted and not self._text.strip() and (failed := self._run.batch.failed):
             # Whoever reads along would otherwise see nothing at all.
             self._run.emit(Notice(f"{failed.tool_name} failed: {single_line(failed.text, 200)}", "reply"))

@@ -25,7 +25,7 @@ from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
@@ -184,6 +184,7 @@ class TurnRunner:
 
     async def _opened(self, turn: Turn, live: OpenSession) -> Outcome:
         """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
+        turn = await hooked.kept(self._home, turn)
         try:
             prepared = await self._prepare(self._home, turn, live.refresh())
             turn.emit(RunStarted(turn.run_id, str(turn.session), live.writer.session_id, prepared.chain.primary.key))
@@ -192,13 +193,22 @@ class TurnRunner:
             if live.occasion:
                 facts = {"sessionId": live.writer.session_id, "reason": live.occasion}
                 self._home.tell.soon("session:start", turn.session, facts)
-            turn = await hooked.with_addition(self._home, turn, prepared)
+            turn = await hooked.with_addition(self._home, turn, live, prepared)
             prompt = compose_turn(self._home, turn, live, prepared)
         except Exception:
             # Its turn cannot begin, and the message is in the transcript all the same: what was accepted is not lost.
+            turn, _ = await hooked.guarded(self._home, turn, live, None)
             self._accept(turn, live, None)
             raise
+        turn, refused = await hooked.guarded(self._home, turn, live, prompt)
+        if refused:
+            self._accept(turn, live, None)
+            prepared.context.taint.tell(None)
+            return await hooked.said(self._home, turn, live, refused, "before_agent_run")
         self._accept(turn, live, prompt)
+        if turn.images and not prepared.context.vision:
+            said = f"{prepared.chain.primary.key} does not see pictures; /model chooses another, agents.defaults.imageModel one for them"
+            turn.emit(Notice(said, "warning"))
         try:
             before = live.compactions
             outcome = await self._loop(turn, live, prepared, prompt)
@@ -232,6 +242,7 @@ class TurnRunner:
     async def _loop(self, turn: Turn, live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -> Outcome:
         model = chain_model(live, prepared, prompt)
         window = open_window(self._home, turn, live, prepared, prompt, model)
+        write = hooked.writing(self._home, turn, prepared)
         batch = Batch(
             live.writer,
             prepared.box,
@@ -241,11 +252,12 @@ class TurnRunner:
             clock=self._home.clock,
             boundary=turn.steer_boundary,
             persist=hooked.persisting(self._home, turn, prepared),
+            write=write,
         )
         run = Run(
             session=live.writer,
             settings=LoopSettings(take_all=turn.steer_all, must_answer=not turn.heartbeat, retries=prepared.retries),
-            model=model,
+            model=hooked.told_model(model, self._home, turn),
             window=window,
             batch=batch,
             mailbox=turn.mailbox,
@@ -255,6 +267,8 @@ class TurnRunner:
             settle=turn.settle,
             asks=hooked.asking(self._home, turn, prepared),
             meter=prepared.meter,
+            write=write,
+            finalize=hooked.finalizing(self._home, turn, prepared),
         )
         try:
             with prepared.limit:

@@ -45,12 +45,16 @@ class Manifest(Struct, frozen=True, rename="camel"):
     place: Place = Place()
     # Other dialects that its place can be written in, by what the account's `formatting` calls them.
     dialects: dict[str, str] = {}
-    # What of its place an account lacks that sets a key, as where a platform has two ways.
+    # What of its place an account lacks that sets a key, or (`!key`) does not set it, as where a platform has two ways.
     lacks: dict[str, tuple[str, ...]] = {}
     settings: dict[str, Setting] = {}
+    # Those of its settings that lead to its server: what to look at when it cannot be reached.
+    address: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.
     retry_ms: int = 500
+    # The platform calls us where these keys are set so; '' stands for anything.
+    called: dict[str, str] = {}
     # What holds where the settings say nothing: on a number that friends and family have, strangers get no code.
     dm_policy: Literal["pairing", "allowlist"] = "pairing"
 
@@ -89,6 +93,8 @@ class Host(Protocol):
     folder: Path
     # The program's commands, name and help, for platforms that list them.
     commands: Mapping[str, str]
+    # Where platforms call us, by path, on a machine that many homes share; None where an account has a port of its own.
+    calls: dict[str, Any] | None
 
     async def receive(self, inbound: Inbound) -> None:
         """Take a message in. When this returns it is durable, refused or known already: now it may be acknowledged.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shutil
 from collections.abc import Callable, Mapping
@@ -79,6 +80,13 @@ def _importable(name: str) -> bool:
         return find_spec(name) is not None
     except (ImportError, ValueError):  # the parent of a dotted name is missing
         return False
+
+
+def load_needs(manifest: Manifest) -> None:
+    """Import what a platform's adapter will import when it runs; what fails here fails there, with a better word for it."""
+    for name in manifest.needs:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def load_entry(manifest: Manifest) -> Callable[[Host], Channel]:

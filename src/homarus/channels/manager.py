@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.channels.channel import Change, Channel, Host, Identity, Manifest
-from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.discovery import load_entry, load_needs, manifests
 from homarus.channels.settings import Account, accounts_of, fetched, fits
 from homarus.config.view import Config
 from homarus.core.clock import Clock, chance, epoch_ms
@@ -83,7 +83,13 @@ class _Slot:
         text = self.hide(what)
         if text != self.status.last_error:
             _log.warning("%s/%s: %s", self.manifest.id, self.account.id, text)
-        self.note(connected=False, last_error=text, cure=self.hide(cure))
+        self.note(connected=False, last_error=text, cure=self.hide(cure) or self._reach())
+
+    def _reach(self) -> str:
+        """Return what helps where the adapter knows no more than that it has no connection."""
+        keys = [f"channels.{self.manifest.id}.{key}" for key in self.manifest.address if self.account.own.get(key)]
+        look = f"look at {' and '.join(keys)}, and whether" if keys else "look whether"
+        return f"it is tried again by itself; {look} this machine reaches the server (a firewall, a proxy)"
 
     def hide(self, text: str) -> str:
         """Return what a platform's library says, on one line and without this account's secrets."""
@@ -100,6 +106,7 @@ class _Host:
         self.settings = settings
         self.folder = folder
         self.commands = manager.commands
+        self.calls = manager.calls
         self._manager = manager
         self._slot = slot
 
@@ -167,6 +174,8 @@ class ChannelManager:
         self._known = manifests() if known is None else known
         self._opener = opener
         self.commands: Mapping[str, str] = commands or {}
+        # Set before the start where no account may have a port of its own: then platforms call us through whoever set it.
+        self.calls: dict[str, Any] | None = None
         self._spread = spread
         # Told of every account that connects: what waited for it can go out.
         self.came_up: Callable[[str, str], None] = lambda _channel, _account: None
@@ -275,6 +284,18 @@ class ChannelManager:
         slot = self._slots.get((channel, normalize_account_id(account)))
         return slot.status.identity if slot else None
 
+    def expects(self, path: str) -> bool:
+        """Say whether a platform calls here once an account that is starting is up."""
+        return any(
+            slot.account.settings.enabled
+            and not slot.account.missing
+            and (slot.task is None or not slot.task.done())
+            and any(slot.account.own.get(key) == want if want else slot.account.own.get(key)
+                    for key, want in slot.manifest.called.items())
+            and path == (slot.account.own.get("webhookPath") or slot.manifest.settings["webhookPath"].default)
+            for slot in self._slots.values()
+        )  # fmt: skip
+
     def status(self) -> tuple[Status, ...]:
         return tuple(slot.status for slot in self._slots.values())
 
@@ -314,7 +335,8 @@ class ChannelManager:
                 await self._serve(slot)
                 slot.troubled("the connection ended")
             except ChannelError as problem:
-                slot.troubled(problem.message, problem.cure)
+                more = f"docs/channels/{slot.manifest.id}.md says what it may be" if problem.fatal else ""
+                slot.troubled(problem.message, problem.cure or more)
                 if problem.fatal:
                     break
             except HomarusError as problem:  # a secret that cannot be had, a folder that cannot be made
@@ -322,7 +344,8 @@ class ChannelManager:
                 if isinstance(problem, ConfigError):
                     break
             except Exception as problem:  # noqa: BLE001 - a platform's library may raise anything, and the others go on
-                slot.troubled(f"it failed: {type(problem).__name__}: {problem}")
+                cure = "it is tried again by itself; 'homarus logs' has more"
+                slot.troubled(f"it failed: {type(problem).__name__}: {problem}", cure)
             finally:
                 slot.channel, slot.serving = None, False
                 slot.note(running=False, connected=False)
@@ -348,6 +371,8 @@ class ChannelManager:
         folder = self._folder / manifest.id / account.id
         await asyncio.to_thread(ensure_dir, folder)
         entry = await asyncio.to_thread(self._opener, manifest)
+        # A platform's library may take seconds to load: meanwhile nobody else waits.
+        await asyncio.to_thread(load_needs, manifest)
         channel = entry(_Host(self, slot, settings, folder))
         slot.since, slot.failed_probes = self.clock.monotonic(), 0
         slot.channel = cast("Channel", _Noted(channel, lambda: slot.note(last_outbound_at=self.now)))

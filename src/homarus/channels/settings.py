@@ -288,10 +288,21 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
             if keys[key] in (None, "") and setting.env and env.get(setting.env):
                 keys[key] = env[setting.env]
     missing = tuple(key for key, setting in manifest.settings.items() if setting.required and keys[key] in (None, ""))
-    streaming = config.convert_block(both.get("streaming"), StreamingSettings, (*path, "streaming"))
+    shared, said = block.get("streaming"), both.get("streaming")
+    if isinstance(shared, dict) and isinstance(said, dict) and "chunkMode" in shared:
+        said = {
+            "chunkMode": shared["chunkMode"],
+            **said,
+        }  # an account that says how it streams cuts as its channel does
+    streaming = config.convert_block(said, StreamingSettings, (*path, "streaming"))
     place = narrowed(manifest.place, settings)
     place = replace(place, dialect=manifest.dialects.get(str(keys.get("formatting")), place.dialect))
-    lacking = {name: False for key, names in manifest.lacks.items() if keys.get(key) for name in names}
+    lacking = {
+        name: False
+        for key, names in manifest.lacks.items()
+        if bool(keys.get(key.lstrip("!"))) is not key.startswith("!")
+        for name in names
+    }
     place = replace(place, **lacking) if lacking else place
     return Account(
         channel=manifest.id,

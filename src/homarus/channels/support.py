@@ -237,6 +237,25 @@ def bound(settings: Mapping[str, Any], usual: int) -> socket.socket:
         raise ChannelError(f"cannot listen on {host}:{port}: {reason(problem)}", cure=cure) from problem
 
 
+async def be_called(
+    host: Host, usual: int, path: str, answer: Answer, *, told: Callable[[int], None] = lambda _port: None
+) -> None:
+    """Let a platform call a path until cancelled: at a port of our own, or at the door of a machine that many homes share."""
+    if host.calls is None:
+        port = bound(host.settings, usual)
+        told(int(port.getsockname()[1]))
+        await listen(port, path, answer)
+        return
+    if path in host.calls:
+        cure = "give one of the two a webhookPath of its own"
+        raise ChannelError(f"another account is called at {path} already", fatal=True, cure=cure)
+    host.calls[path] = answer
+    try:
+        await asyncio.Event().wait()
+    finally:
+        host.calls.pop(path, None)
+
+
 async def listen(port: socket.socket, path: str, answer: Answer) -> None:
     """Serve one path (and `/healthz`) until cancelled, and close the port."""
     import uvicorn
@@ -247,10 +266,7 @@ async def listen(port: socket.socket, path: str, answer: Answer) -> None:
             yield  # signals are the program's
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        status, body = await _handled(scope, receive, path, answer)
-        kind = b"application/json" if body[:1] in (b"{", b"[") else b"text/plain"
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": body})
+        await answer_call(scope, receive, send, path, answer)
 
     server = Server(
         uvicorn.Config(
@@ -272,6 +288,14 @@ async def listen(port: socket.socket, path: str, answer: Answer) -> None:
         server.should_exit = True
         await serving
         port.close()
+
+
+async def answer_call(scope: Any, receive: Any, send: Any, path: str, answer: Answer) -> None:
+    """Answer one request of a platform, as an ASGI application does."""
+    status, body = await _handled(scope, receive, path, answer)
+    kind = b"application/json" if body[:1] in (b"{", b"[") else b"text/plain"
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _handled(scope: Any, receive: Any, path: str, answer: Answer) -> tuple[int, bytes]:

@@ -183,7 +183,7 @@ class Transcriber:
         ref = ModelRef(way.provider, way.model)
         credentials = self._models.client(agent).credentials(ref)
         if not credentials:
-            raise ConfigError(f"there is no key for {way.provider}", cure=f"'homarus models auth add {way.provider}'")
+            raise ConfigError(f"there is no key for {way.provider}", cure="'homarus configure keys' takes one")
         endpoint = self._models.registry.endpoint(ref, credentials[0])
         base = (way.base_url or endpoint.base_url).rstrip("/")
         settings = self._settings.audio

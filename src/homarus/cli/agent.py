@@ -10,7 +10,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TextIO
@@ -113,7 +113,7 @@ def command(
         attached=said.files,
         folders=folders,
         cwd=cwd or "",
-        model=model,
+        model=_guessed(app, agent_id, model),
         thinking=_level(thinking),
         seconds=timeout,
         children="all",
@@ -161,6 +161,18 @@ def _level(word: str) -> str:
     return level
 
 
+def _guessed(app: App, agent_id: str, model: str) -> str:
+    """Say what a name was taken for that no list has; what can be no model at all is told by the turn."""
+    if model:
+        from homarus.models.access import Models
+
+        with suppress(HomarusError):
+            names = Models(app.config, app.env, clock=app.clock).names(app.config.agent_named(agent_id))
+            if warning := names.resolve(model).warning:
+                app.out.warn(warning)
+    return model
+
+
 def _watched(app: App) -> bool:
     """Say whether a person reads the answer on a terminal."""
     return app.out.out.isatty()
@@ -192,7 +204,7 @@ def _shown(
 
 
 def _show_nothing(event: RunEvent) -> None:
-    if isinstance(event, Notice) and event.kind == "queued":
+    if isinstance(event, Notice) and event.kind in {"queued", "warning"}:
         say(event.text)
 
 

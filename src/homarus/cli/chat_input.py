@@ -52,6 +52,13 @@ class Words(Struct, frozen=True):
         return tuple(Path(root) for root in (self.folder, self.workspace) if root)
 
 
+def may_complete(before: str) -> bool:
+    """Say whether the text before the cursor is of a kind that `suggest` knows more of, without looking anything up."""
+    last = before.rpartition(" ")[2].rpartition("\n")[2]
+    is_command = before.startswith("/") and "\n" not in before and before.count(" ") <= 1
+    return is_command or last[:1] in {"$", "/"} or last.startswith(("./", "../", "~/")) or bool(_TYPED.search(before))
+
+
 def suggest(before: str, words: Words) -> list[Suggestion]:
     """Return the completions for the text before the cursor, best first."""
     if before.startswith("/") and " " not in before and "\n" not in before:

@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from homarus.cli.chat_view import Block, Kind
-from homarus.cli.output import width as cells
 from homarus.core.patterns import late
 from homarus.core.text import printable
 
@@ -51,13 +50,15 @@ class Painter:
         from rich.theme import Theme
 
         out = io.StringIO()
-        code = "bold blue" if self.light else "bold cyan"
+        accent = "blue" if self.light else "cyan"
+        code = f"bold {accent}"
+        plain = dict.fromkeys(("markdown.table.border", "markdown.table.header", "markdown.item.number"), accent)
         console = Console(
             file=out,
             width=max(20, min(width, 120)),
             force_terminal=self.color,
             color_system="standard" if self.color else None,
-            theme=Theme({"markdown.code": code, "markdown.code_block": code}),
+            theme=Theme({"markdown.code": code, "markdown.code_block": code, **plain}),
             highlight=False,
             emoji=False,
             markup=False,
@@ -71,33 +72,13 @@ class Painter:
         style = (_LIGHT if self.light else _DARK).get(block.kind, "")
         for number, line in enumerate(text.split("\n")):
             shown = f"{lead if number == 0 else ' ' * len(lead)}{line}"
-            how = _of_diff(line) if block.kind == "diff" else style
+            how = _of_diff(line, accent) if block.kind == "diff" else style
             console.print(Text(shown, style=how if self.color else "", overflow="fold"))
         return out.getvalue()
 
 
-def _of_diff(line: str) -> str:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """Cut a line to the width of a terminal, between words where there are any."""
-    width = max(10, width)
-    rows, row, used = [], "", 0
-    for piece in re.findall(r"\s+|\S+", line):
-        size = cells(piece)
-        if used + size > width and (row.strip() or size <= width):
-            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
-            row, used = "", 0
-            if piece.isspace():
-                continue
-        for char in piece if used + size > width else (piece,):
-            taken = cells(char)
-            if used + taken > width:
-                rows.append(row)
-                row, used = "", 0
-            row, used = row + char, used + taken
-    return [*rows, row] if row or not rows else rows
+def _of_diff(line: str, accent: str) -> str:
+    return {"+": "green", "-": "red", "@": accent}.get(line[:1], "dim")
 
 
 def is_light(env: Mapping[str, str], answer: str = "") -> bool:
@@ -159,8 +140,8 @@ def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
 
 @cache
 def _markdown() -> type[RichMarkdown]:
-    """Return rich's Markdown with headings at the left, where a chat's text stands."""
-    from rich.markdown import Heading
+    """Return rich's Markdown with headings at the left, where a chat's text stands, and no more empty lines than were written."""
+    from rich.markdown import CodeBlock, Heading, TableElement
     from rich.markdown import Markdown as RichMarkdown
     from rich.text import Text
 
@@ -171,7 +152,25 @@ def _markdown() -> type[RichMarkdown]:
             text.stylize("bold underline" if self.tag == "h1" else "bold")
             yield text
 
+    class CloseCode(CodeBlock):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for syntax in super().__rich_console__(console, options):
+                syntax.padding = (0, 1)  # type: ignore[union-attr]
+                yield syntax
+
+    class CloseTable(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                table.show_edge = False  # type: ignore[union-attr]
+                yield table
+
     class ChatMarkdown(RichMarkdown):
-        elements: ClassVar = {**RichMarkdown.elements, "heading_open": LeftHeading}
+        elements: ClassVar = {
+            **RichMarkdown.elements,
+            "heading_open": LeftHeading,
+            "fence": CloseCode,
+            "code_block": CloseCode,
+            "table_open": CloseTable,
+        }
 
     return ChatMarkdown

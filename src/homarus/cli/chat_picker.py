@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from prompt_toolkit.application import Application
@@ -35,10 +36,40 @@ class Choice(Struct, frozen=True):
     name: str
     when: str
     said: str
+    is_away: bool = False  # ended with /new or deleted; `key` is then the archive's
 
     def fits(self, wanted: str) -> bool:
         text = f"{self.name} {self.said}".casefold()
         return all(word in text for word in wanted.casefold().split())
+
+
+class PutAway(Protocol):
+    """The conversations that were ended, of an agent of this home."""
+
+    def choices(self, agent: str, now: float) -> list[Choice]: ...
+
+    def revive(self, choice: Choice) -> str:
+        """Make a session of what was put away and return its key."""
+        ...
+
+
+async def pick(
+    agent: Agent, away: PutAway | None, *, color: bool, here: bool = False, ready: Callable[[], None] = lambda: None
+) -> str | None:
+    """Let the person choose: the session's key; nothing where they thought better of it, None where there is none.
+
+    `ready` is called when everything is read and the list is about to be shown.
+    """
+    now = time.time()
+    choices = await choices_of(agent, now, here=here)
+    choices += away.choices(agent.key.agent_id, now) if away else []
+    if not choices:
+        return None
+    ready()
+    chosen = await Picker(choices, color=color).run()
+    if chosen is None:
+        return ""
+    return away.revive(chosen) if away and chosen.is_away else chosen.key
 
 
 async def choices_of(agent: Agent, now: float, *, here: bool = False) -> list[Choice]:

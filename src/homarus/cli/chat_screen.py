@@ -20,7 +20,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions, is_searching
+from prompt_toolkit.filters import Condition, has_completions, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -36,13 +36,15 @@ from homarus.cli.chat_input import (
     clipboard_picture,
     dropped,
     keep_picture,
+    may_complete,
     missing,
     referenced,
     suggest,
 )
-from homarus.cli.chat_paint import Painter, wrapped
-from homarus.cli.chat_picker import MAX_READ, Picker, choices_of
-from homarus.cli.chat_view import Block, ChatView, past
+from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_picker import MAX_READ, PutAway, pick
+from homarus.cli.chat_view import Block, ChatView, past, said_by_user
+from homarus.cli.output import wrapped
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+FOLLOWING = "another terminal has this session open: what is said there shows here, what you write is answered there"
 PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
 LEAVING = frozenset({LEAVE, "/quit", "/bye"})
@@ -73,7 +76,6 @@ class Completions(Completer):
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what the text before the cursor can become."""
         del complete_event
         for found in suggest(document.text_before_cursor, self._words):
             yield Completion(found.text, start_position=-found.length, display_meta=found.note)
@@ -87,7 +89,6 @@ class Remembered(History):
         self._lines = lines
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return what is kept, newest first."""
         return self._lines.load()[::-1]
 
     async def load(self) -> AsyncGenerator[str, None]:
@@ -99,7 +100,6 @@ class Remembered(History):
             yield line
 
     def store_string(self, string: str) -> None:
-        """Keep one line."""
         self._lines.add(string)
 
 
@@ -138,12 +138,15 @@ class Screen:
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
         self._warned = False
+        self.away: PutAway | None = None
+        self.ready: Callable[[], None] = lambda: None  # called when there is something to show
         color = painter.color
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
             bottom_toolbar=self._toolbar,
             completer=Completions(words),
-            complete_while_typing=True,
+            # Room for a list is kept only where one may open, so that the status line stands right under what is typed.
+            complete_while_typing=Condition(self._may_complete),
             history=Remembered(history),
             search_ignore_case=True,
             key_bindings=self._keys(),
@@ -153,8 +156,15 @@ class Screen:
             reserve_space_for_menu=6,
             enable_history_search=False,
         )
+        line = next(
+            w for w in self.session.layout.find_all_windows() if w.content is self.session.layout.current_control
+        )
+        line.dont_extend_height = to_filter(True)
         # An Esc must not wait to see whether it begins a longer sequence.
         self.session.app.ttimeoutlen = 0.05
+
+    def _may_complete(self) -> bool:
+        return may_complete(self.session.default_buffer.document.text_before_cursor)
 
     async def run(self, typed: str = "") -> None:
         """Talk until the person leaves. `typed` stands on the line already."""
@@ -192,7 +202,9 @@ class Screen:
         self._leave = client.attend(agent.key)
         status = await client.status(agent.key)
         view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        for block in past(await client.history(agent.key, MAX_READ)):
+        said = past(await client.history(agent.key, MAX_READ))
+        self.ready()
+        for block in said:
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
@@ -211,8 +223,7 @@ class Screen:
         """Follow a session that another process has open; it is told once. A session that is free becomes ours."""
         if self._following is None or self._following.done():
             if self._agent.client.is_elsewhere(self._agent.key):
-                say = "another terminal has this session open: what is said there shows here, what you write is answered there"
-                self._say(Block("note", say))
+                self._say(Block("note", FOLLOWING))
             self._following = asyncio.ensure_future(self._followed())
 
     async def _followed(self) -> None:
@@ -227,18 +238,16 @@ class Screen:
 
     async def _choose(self) -> None:
         """Go on with another session."""
-        choices = await choices_of(self._agent, time.time(), here=True)
-        if not choices:
-            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
-            return
-        chosen = await Picker(choices, color=self._painter.color).run()
+        chosen = await pick(self._agent, self.away, color=self._painter.color, here=True)
         if chosen is None:
+            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
+        if not chosen:
             return
         if self._view.running:
             self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
         self._exit()
         try:
-            await self._enter(self._agent.session(chosen.key))
+            await self._enter(self._agent.session(chosen))
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
             await self._enter(self._agent)
@@ -274,7 +283,7 @@ class Screen:
             buffer.cursor_position = len(buffer.text)
 
     def _submit(self, text: str) -> None:
-        self._say(Block("user", text))
+        self._say(said_by_user(text))
         self._do(self._send(text))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
@@ -301,8 +310,8 @@ class Screen:
             self._typed[handled.item.key] = text
             if self._view.own is not None:
                 self._view.own.add(handled.item.key)
-            if agent.client.is_elsewhere(agent.key):
-                self._follow()
+        if agent.client.is_elsewhere(agent.key):
+            self._follow()
         for reply in handled.replies:
             self._say(Block("detail", reply))
         await self._refresh()
@@ -325,7 +334,7 @@ class Screen:
         self.session.app.invalidate()
 
     async def _refresh(self) -> None:
-        """Take up what a command or another program may have changed in the session: model, levels, what waits."""
+        """Take up what a command or another program may have changed: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
@@ -394,7 +403,7 @@ class Screen:
 
     @property
     def _waiting_since(self) -> float:
-        """Return when the oldest thing was sent that has not come back, such as a compaction."""
+        # When the oldest thing was sent that has not come back, such as a compaction.
         return min(self._sending.values(), default=asyncio.get_running_loop().time())
 
     @property
@@ -402,7 +411,6 @@ class Screen:
         return self._view.running or asyncio.get_running_loop().time() - self._waiting_since > PATIENCE_SECONDS
 
     def _toolbar(self) -> str:
-        """Return the status line: model, window, cost, session."""
         view = self._view
         parts = [view.model or "auto"]
         if view.used:

@@ -82,12 +82,11 @@ class ToolRun(Struct):
             size = f" · +{sum(line[:1] == '+' for line in lines)} −{sum(line[:1] == '-' for line in lines)}"
         return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{size}"
 
-    @property
-    def folded(self) -> str:
-        """Return the beginning of the change."""
+    def folded(self, hint: str) -> str:
+        """Return the beginning of the change, and how to see the rest."""
         lines = self.diff.split("\n")
         more = len(lines) - DIFF_LINES
-        return "\n".join([*lines[:DIFF_LINES], f"… {more} more lines (Ctrl-O)"] if more > 1 else lines)
+        return "\n".join([*lines[:DIFF_LINES], f"… {more} more lines{hint}"] if more > 1 else lines)
 
     @property
     def detail(self) -> str:
@@ -265,7 +264,7 @@ class ChatView:
         """Show what somebody else said here, as another terminal does; a report of a sub-agent is told already."""
         message = event.message
         other = self.own is not None and message.idempotency_key not in self.own and not message.provenance
-        blocks = [Block("user", without_files(message.text))] if other else []
+        blocks = [said_by_user(message.text)] if other else []
         return [*blocks, Block("note", "↳ steered")] if event.steered else blocks
 
     def _begin(self) -> None:
@@ -298,7 +297,8 @@ class ChatView:
         self.progress = ""
         blocks = [Block("failed" if run.failed else "tool", run.line)]
         if run.diff:
-            blocks.append(Block("diff", run.folded))
+            # Only a chat has keys.
+            blocks.append(Block("diff", run.folded("" if self.own is None else " (Ctrl-O)")))
         elif self.verbose == "full" and run.output:
             blocks.append(Block("detail", run.output[:800]))
         elif run.failed:
@@ -340,6 +340,13 @@ def without_files(text: str) -> str:
     return _ATTACHED.sub(lambda found: f"[{found[1]}]", text).strip()
 
 
+def said_by_user(text: str) -> Block:
+    """Return what somebody typed or pasted; of a long text only the beginning, for whoever sent it knows it."""
+    lines = without_files(text).split("\n")
+    more = len(lines) - PAST_LINES
+    return Block("user", "\n".join([*lines[:PAST_LINES], f"… {more} more lines"] if more > 1 else lines))
+
+
 def past(messages: Sequence[Message]) -> list[Block]:
     """Return the last turns of a conversation, each call on a line."""
     said = [at for at, each in enumerate(messages) if isinstance(each, User) and not each.provenance]
@@ -347,9 +354,7 @@ def past(messages: Sequence[Message]) -> list[Block]:
     for message in messages[said[-PAST_TURNS] if len(said) > PAST_TURNS else 0 :] if said else ():
         match message:
             case User() if not message.provenance:
-                lines = without_files(message.text).split("\n")
-                cut = [*lines[:PAST_LINES], "…"] if len(lines) > PAST_LINES else lines
-                blocks.append(Block("user", "\n".join(cut)))
+                blocks.append(said_by_user(message.text))
             case Assistant():
                 text = shape(message.text).text
                 blocks += [Block("markdown", text)] if text else []

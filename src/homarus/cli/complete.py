@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from homarus.config.known import Node
     from homarus.config.view import Config
+    from homarus.models.access import Models
 
     Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
     Offers = Iterable[tuple[str, str]]
@@ -66,14 +67,39 @@ def _agents(_app: App, config: Config, _incomplete: str) -> Offers:
     return ((agent.id, str(agent.get("name") or "")) for agent in config.agents)
 
 
-def _models(app: App, config: Config, _incomplete: str) -> Offers:
+def _models(app: App, config: Config, incomplete: str) -> Offers:
     from homarus.models.access import Models
+    from homarus.models.gguf import find_models
 
     models = Models(config, app.env, clock=app.clock)
     names = models.names(config.default_agent)
     yield from sorted(names.aliases.items())
     yield from ((key, "configured") for key in names.configured)
+    yield from ((f"local/{path.stem}", "a model file") for path in find_models(config.paths.models_dir))
+    begun = incomplete.partition("/")[0]
+    if begun and any(
+        name.startswith(begun) for name in models.catalog.providers() if models.catalog.provider(name).local
+    ):
+        yield from _served(models)  # asked only by whoever began to write its name
+    if "/" in (primary := str(config.default_agent.get("model.primary") or "")):
+        yield primary, "set now"
     yield from ((key, "") for key in names.known)
+
+
+def _served(models: Models) -> Offers:
+    import asyncio
+
+    from homarus.models.discover import Found, discover
+
+    async def look() -> list[Found]:
+        try:
+            return await discover(models.http, models.catalog, seconds=models.server_seconds)
+        finally:
+            await models.aclose()
+
+    return [
+        (f"{server.provider}/{model.id}", server.base_url) for server in asyncio.run(look()) for model in server.models
+    ]
 
 
 def _keys(_app: App, config: Config, incomplete: str) -> Offers:

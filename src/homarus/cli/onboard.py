@@ -8,12 +8,13 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
 from homarus.admin.setup import set_up
+from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
 from homarus.cli import complete
 from homarus.cli.app import App
@@ -29,6 +30,7 @@ from homarus.models.select import AUTO
 if TYPE_CHECKING:
     from homarus.config.view import AgentConfig
 
+T = TypeVar("T")
 TEST_SECONDS = 30.0
 MODEL = "agents.defaults.model.primary"
 SANDBOX = "agents.defaults.sandbox.mode"
@@ -169,15 +171,18 @@ def _keys(app: App) -> None:
     known = [name for name in models.catalog.providers() if models.registry.needs_key(name)]
     there = [name for name in known if models.bare_keys(name) or models.store(agent).credentials(name)]
     app.out.line(f"Keys are there for: {', '.join(there) or 'nobody yet'}.")
-    name = normalize_provider(_ask("Whose key do you want to add or replace? (Enter: none)"))
-    if not name:
-        return
-    default = models.catalog.provider(name).default
-    if name not in models.catalog.providers() or not default:
-        listed = ", ".join(each for each in known if models.catalog.provider(each).default)
-        raise Unknown(f"there is no provider '{name}' to take a key for", cure=f"one of {listed}")
-    if key := _ask_key(app, f"{name}/{default}", replace=True):
-        _keep_key(app, name, key)
+
+    def default_of(answer: str) -> str:
+        name = normalize_provider(answer)
+        default = models.catalog.provider(name).default
+        if name not in models.catalog.providers() or not default:
+            listed = ", ".join(each for each in known if models.catalog.provider(each).default)
+            raise Unknown(f"there is no provider '{name}' to take a key for", cure=f"one of {listed}")
+        return f"{name}/{default}"
+
+    model = _ask_until(app, "Whose key do you want to add or replace? (Enter: none)", default_of)
+    if model and (key := _ask_key(app, model, replace=True)):
+        _keep_key(app, model.partition("/")[0], key)
 
 
 def _channels(app: App) -> None:
@@ -187,11 +192,15 @@ def _channels(app: App) -> None:
     names = ", ".join(there) if isinstance(there, dict) and there else "none is configured"
     app.out.line(f"Channels: {names}.")
     known = manifests()
-    name = _ask(f"Which platform do you want to add? {', '.join(known)} (Enter: none)")
-    if not name:
+
+    def platform(answer: str) -> Manifest:
+        if (manifest := named(answer)) is None:
+            raise Unknown(f"there is no platform '{answer}'", cure=f"one of {', '.join(known)}")
+        return manifest
+
+    manifest = _ask_until(app, f"Which platform do you want to add? {', '.join(known)} (Enter: none)", platform)
+    if manifest is None:
         return
-    if (manifest := named(name)) is None:
-        raise Unknown(f"there is no platform '{name}'", cure=f"one of {', '.join(known)}")
     secret = next((key for key, each in manifest.settings.items() if each.secret), "")
     asked = bool(secret) and not manifest.settings[secret].required  # what is required is asked for there
     token = _ask(f"{manifest.label}: {secret} (not shown; Enter: later)", hidden=True) if asked else ""
@@ -200,9 +209,14 @@ def _channels(app: App) -> None:
 
 def _sandbox(app: App) -> None:
     now = str(load_config(app.paths, app.env).get(SANDBOX) or "all")
-    answer = _ask("Where should commands run? all: in a sandbox; off: on this machine, with all your rights", now)
-    if answer not in {"all", "non-main", "off"}:
-        raise Unknown(f"'{answer}' is no sandbox mode", cure="all, non-main or off")
+
+    def mode(answer: str) -> str:
+        if answer not in {"all", "non-main", "off"}:
+            raise Unknown(f"'{answer}' is no sandbox mode", cure="all, non-main or off")
+        return answer
+
+    question = "Where should commands run? all: in a sandbox; off: on this machine, with all your rights"
+    answer = _ask_until(app, question, mode, now)
     if answer != now:
         set_up(app.paths, app.env, app.clock, settings={SANDBOX: answer})
         app.out.line(f"Set {SANDBOX}.")
@@ -267,7 +281,13 @@ def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
         if report["ok"]:
             app.out.line(f"It works: answered in {report['seconds']:.1f} s.")
             return key
-        app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
+        if report["kind"] in {
+            "auth",
+            "auth_permanent",
+        }:  # the provider's own words repeat the key and tell how its programs are told one
+            app.out.warn(f"{provider} does not accept this key")
+        else:
+            app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
         if _ask("Keep this key all the same? yes, or Enter to type another", "no").lower() in {"y", "yes"}:
             return key
 
@@ -310,7 +330,7 @@ def _ask_folder(question: str, default: str) -> str:
     from prompt_toolkit.completion import PathCompleter
 
     completer = PathCompleter(only_directories=True, expanduser=True)
-    return prompt(f"{question}\n> ", default=default, completer=completer).strip() or default
+    return prompt(_asked(question), default=default, completer=completer).strip() or default
 
 
 def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
@@ -319,16 +339,35 @@ def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
 
     # Shown, not filled in: whoever types 2 means 2, and not 12.
     shown = FormattedText([("ansibrightblack", default)])
-    return prompt(f"{question}\n> " if question else "> ", placeholder=shown, is_password=hidden).strip() or default
+    return prompt(_asked(question), placeholder=shown, is_password=hidden).strip() or default
+
+
+def _asked(question: str) -> str:
+    # What stands before the line is cut where the terminal ends, and not wrapped.
+    return "\n".join([*textwrap.wrap(question, _columns()), "> "])
+
+
+def _columns() -> int:
+    return max(40, shutil.get_terminal_size().columns - 1)
+
+
+def _ask_until(app: App, question: str, check: Callable[[str], T], default: str = "") -> T | None:
+    """Ask until the answer will do; nothing where somebody answered nothing. A slip must not cost the questions after it."""
+    while answer := _ask(question, default):
+        try:
+            return check(answer)
+        except HomarusError as problem:
+            app.out.line(f"{problem}.")
+            question = ""
+    return None
 
 
 def _pick(app: App, choices: list[Choice]) -> str:
     out = app.out
     out.line("Which model should answer?\n")
-    columns = max(40, shutil.get_terminal_size().columns - 1)
     for number, choice in enumerate(choices, 1):
         lead = f"  {number}  {choice.ref}  "
-        first, *more = textwrap.wrap(lead + choice.why, columns, subsequent_indent=" " * 5, break_on_hyphens=False)
+        first, *more = textwrap.wrap(lead + choice.why, _columns(), subsequent_indent=" " * 5, break_on_hyphens=False)
         out.line(f"  {number}  {out.style(choice.ref, 'cyan')}{out.style(first[len(lead) - 2 :], 'dim')}")
         for line in more:
             out.line(out.style(line, "dim"))

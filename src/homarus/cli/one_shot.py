@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from homarus.cli.app import App
-from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_paint import Painter, is_light
 from homarus.cli.chat_view import ChatView
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent
@@ -42,7 +42,7 @@ class LiveAnswer:
             time.monotonic, reasoning=row.reasoning_level or "off", verbose=row.verbose_level or "off"
         )
         self._view.usage = row.response_usage
-        self._painter = Painter(color=app.out.color)
+        self._painter = Painter(color=app.out.color, light=is_light(app.env))
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False

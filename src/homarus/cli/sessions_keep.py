@@ -20,6 +20,7 @@ from homarus.sessions.log import load_tail
 from homarus.sessions.places import Kind, Place, archived_label, owner_of, visit
 
 if TYPE_CHECKING:
+    from homarus.cli.chat_picker import Choice
     from homarus.sessions.store import SessionInfo
 
 OFFERED = 15  # conversations to choose from
@@ -120,26 +121,52 @@ def _living(home: SessionHome, place: Place) -> SessionInfo:
     return there[0] if there and there[0].name.endswith(name) else store.fork(place, name, label=label)
 
 
+class Archives:
+    """What was put away in this home, as the list of a chat offers it."""
+
+    def __init__(self, app: App) -> None:
+        self._home = home_of(app)
+        self.places: dict[str, Place] = {}
+
+    def choices(self, agent: str, now: float) -> list[Choice]:
+        """Return an agent's conversations that were ended, the newest first."""
+        revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.store(agent).list()}
+        away = [place for place in self._home.store(agent).archives() if place.session_id not in revived]
+        away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
+        self.places = {str(place.path): place for place in away[:OFFERED]}
+        named = [
+            (key, place, archived_label(place) or short_id(place.session_id)) for key, place in self.places.items()
+        ]
+        return [_choice(key, place, f"{name} (put away)", now, is_away=True) for key, place, name in named]
+
+    def revive(self, choice: Choice) -> str:
+        return _living(self._home, self.places[choice.key]).name
+
+
 def _picked(app: App, home: SessionHome, agent: str) -> Place:
     """Let the person choose from the list that the chat shows, with what was put away below what lives."""
-    from homarus.cli.chat_picker import Choice, Picker, newest_words
+    from homarus.cli.chat_picker import Picker
 
-    agents = [agent] if agent else home.agents()
-    living = [(info.place, info.title or info.name) for info in home.list(agents, orphans=True)]
-    away = [place for each in agents for place in home.store(each).archives()]
-    away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
-    offered = [*living, *((place, f"{archived_label(place) or place.agent_id} (put away)") for place in away)][:OFFERED]
-    if not offered:
+    agents, now, archives = [agent] if agent else home.agents(), app.clock.now().timestamp(), Archives(app)
+    living = {info.name: info for info in home.list(agents, orphans=True)[:OFFERED]}
+    choices = [_choice(name, info.place, info.title or name, now) for name, info in living.items()]
+    offered = {name: info.place for name, info in living.items()}
+    for each in agents:
+        choices += archives.choices(each, now)
+        offered |= archives.places
+    if not choices:
         raise Unknown("there is no conversation yet", cure="'homarus chat' begins one")
-    now = app.clock.now().timestamp()
-    choices = []
-    for number, (place, name) in enumerate(offered):
-        with visit(place) as source:
-            messages = [entry.message for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
-            said = newest_words([message for message in messages if message])
-        when = age(now - place.path.stat().st_mtime) if place.path.exists() else ""
-        choices.append(Choice(str(number), name, when, said))
     chosen = asyncio.run(Picker(choices, color=app.out.color).run())
     if chosen is None:
         raise click.Abort
-    return offered[int(chosen.key)][0]
+    return offered[chosen.key]
+
+
+def _choice(key: str, place: Place, name: str, now: float, *, is_away: bool = False) -> Choice:
+    from homarus.cli.chat_picker import Choice, newest_words
+
+    with visit(place) as source:
+        messages = [entry.message for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
+        said = newest_words([message for message in messages if message])
+    when = age(now - place.path.stat().st_mtime) if place.path.exists() else ""
+    return Choice(key, name, when, said, is_away)

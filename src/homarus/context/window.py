@@ -33,6 +33,7 @@ from homarus.sessions.writer import SessionWriter
 
 # What people who know OpenClaw look for.
 COMPLETE = "🧹 Auto-compaction complete"
+NO_SUMMARY = "The model gave no summary that would do, so what you said is kept in your own words, shortened."
 MAX_FLUSH_FAILURES = 3
 
 
@@ -195,8 +196,14 @@ class SessionWindow:
         return (await self._compact(last, tokens, cancel)).ok
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
+        """Compact because a person asked for it: where the model gives no summary that would do, what people said is kept."""
         tokens = self._measure(self._session.history(self._facts.rules))
-        return await self._compact(self._occasion("manual", focus=focus), tokens, cancel)
+        occasion = self._occasion("manual", focus=focus)
+        done = await self._compact(occasion, tokens, cancel)
+        if not done.rejected or cancel.cancelled:
+            return done
+        done = await self._compact(replace(occasion, last_resort=True), tokens, cancel)
+        return replace(done, said=(*done.said, NO_SUMMARY)) if done.ok else done
 
     def _occasion(self, reason: str, *, focus: str = "", keep: int | None = None) -> compact.Occasion:
         budget = self._facts.budget

@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
+from homarus.core.behind import durable
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
@@ -345,6 +346,7 @@ class Sender:
         if self._stopping.is_set():
             raise DeliveryError(DeliveryFailure.TRANSIENT, "the program ends")
         self._outbox.trying(message.id, n)
+        await durable()
         try:
             async with asyncio.timeout(REQUEST_S):
                 if not edits:

@@ -9,7 +9,7 @@ from homarus.fleet.placement import TTL, Letter, Mail
 from homarus.fleet.settings import Fleet, quota_of
 from homarus.fleet.watch import Place
 
-MAX_LETTERS = 1000  # that wait for one home
+MAX_LETTERS, MAX_LETTER_BYTES = 1000, 64 << 20  # that wait for one home
 
 
 class Directory:
@@ -33,5 +33,8 @@ class Directory:
         return {r["home"]: Place(quota_of(quota, r["quota"]), r["address"] or "", r["epoch"] or 0) for r in rows}
 
     async def leave(self, home: str, key: str, body: bytes) -> bool:
-        waits = await self._database.ask("select count(*) as n from mail where home = $1", home, patience=5)
-        return waits[0]["n"] < MAX_LETTERS and await self._mail.leave(Letter(home, key, body))
+        waits = await self._database.ask(
+            "select count(*) as n, coalesce(sum(length(body)), 0) as size from mail where home = $1", home, patience=5
+        )
+        full = waits[0]["n"] >= MAX_LETTERS or waits[0]["size"] + len(body) > MAX_LETTER_BYTES
+        return not full and await self._mail.leave(Letter(home, key, body))

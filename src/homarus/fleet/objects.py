@@ -126,6 +126,12 @@ class HomeObjects:
     def get(self, name: str) -> bytes:
         return b"".join(self.store.get(self._home, name))
 
+    def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None:
+        self.store.put(self._home, name, pieces)
+
+    def get_pieces(self, name: str) -> Iterator[bytes]:
+        return self.store.get(self._home, name)
+
 
 def _key(home: str, name: str) -> str:
     return f"{home}/{name}{PACKED}"
@@ -137,10 +143,11 @@ async def unpacked(objects: Objects, key: str) -> AsyncIterator[bytes]:
     unpack = zstd.ZstdDecompressor()
     try:
         async for piece in objects.get(key):
-            plain = unpack.decompress(piece)
-            digest.update(plain)
-            if plain:
+            plain = unpack.decompress(piece, _PIECE)
+            while plain:  # a few bytes may stand for gigabytes: never all of them at once
+                digest.update(plain)
                 yield plain
+                plain = b"" if unpack.eof or unpack.needs_input else unpack.decompress(b"", _PIECE)
     except (zstd.ZstdError, EOFError) as problem:
         raise StorageError(f"the object {key} is damaged: {problem}", cure="restore it from a copy") from problem
     if digest.hexdigest() != key.rpartition("/")[2].removesuffix(PACKED):

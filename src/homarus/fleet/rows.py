@@ -6,28 +6,30 @@ import hashlib
 import itertools
 import os
 import re
+import secrets
+import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from homarus.core.errors import Fenced, StorageError
+from homarus.fleet.commits import UPLOAD, Commits, again, refusal
 from homarus.fleet.database import Database
+from homarus.fleet.transfer import Seen, pieces_of, seen_of, spelled, unspelled, write_new
 from homarus.storage.faults import shown, write_all
 from homarus.storage.locks import held_paths
 
 INLINE = 256 << 10  # larger files go to the object store, where there is one
-_BATCH = 4 << 20  # bytes of changed files in one commit
-_MANY = 500
+_BATCH, _MANY = 4 << 20, 500  # bytes and names of changed files in one commit
 RESERVE = 16 << 20
-_PIECE = 1 << 20
+STREAMED = 8 << 20  # what is larger is never held in memory as a whole
+LARGEST_INLINE = 64 << 20  # what the database itself is given where there is no store
 _OURS = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _BESIDE = ("", "-wal", "-shm", "-journal")
-_ODD = re.compile("[\udc80-\udcff\uf8ff]")
-_SPELLED = re.compile("\uf8ff([0-9a-f]{4})")
 
 
 class Objects(Protocol):
@@ -35,6 +37,8 @@ class Objects(Protocol):
 
     def put(self, name: str, data: bytes) -> None: ...
     def get(self, name: str) -> bytes: ...
+    def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None: ...
+    def get_pieces(self, name: str) -> Iterable[bytes]: ...
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -43,16 +47,6 @@ class Lease(msgspec.Struct, frozen=True):
     home: str
     epoch: int
     worker: str
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What a name on the disk was when the rows were last equal to it."""
-
-    mode: int
-    size: int = 0
-    mtime_ns: int = 0
-    ino: int = 0
-    link: str | None = None
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -66,15 +60,6 @@ class Stored(msgspec.Struct, frozen=True):
     bytes: bytes | None = None
     object: str | None = None
     link: str | None = None
-
-
-def spelled(path: str) -> str:
-    """Return a path as a row can hold it: bytes that are no UTF-8 are written in digits, and nothing else can look like them."""
-    return _ODD.sub(lambda found: f"\uf8ff{ord(found[0]):04x}", path)
-
-
-def unspelled(path: str) -> str:
-    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), path)
 
 
 class HomeVolume:
@@ -91,9 +76,12 @@ class HomeVolume:
         *,
         objects: Objects | None = None,
         lost: Callable[[], None] = lambda: None,
+        commits: Commits | None = None,
     ) -> None:
         self.lease, self.folder = lease, folder
-        self.fenced = False
+        # Where there are commits, changes are durable a little later: `durable` waits for them.
+        self._behind = commits.of(lease.home, lease.epoch, lease.worker, lost) if commits is not None else None
+        self._fenced, self._needed = False, True
         self.written = 0  # bytes that were committed under this lease
         # What the home may keep. A log may go a little beyond, so that a home which is full can still be told to tidy up.
         self.most, self.most_files = 1 << 62, 1 << 62
@@ -106,6 +94,15 @@ class HomeVolume:
         self._waiting: list[tuple[str, int, int, bytes]] = []  # appends that need not be durable yet
         self.unknown = False  # whether the disk may differ
 
+    @property
+    def fenced(self) -> bool:
+        return self._fenced or (self._behind is not None and self._behind.problem is not None)
+
+    async def durable(self) -> None:
+        """Return when the rows have all that storage was told to make durable. Raises StorageError where they never will."""
+        if self._behind is not None:
+            await self._behind.durable()
+
     # What storage calls.
 
     def begin(self) -> None:
@@ -116,7 +113,8 @@ class HomeVolume:
             if problem is None:
                 self._note(path)
             elif not isinstance(problem, Fenced):
-                self._remember(path, None)
+                if path in self._seen:  # whatever stands there now differs from the rows; or nothing does
+                    self._remember(path, Seen(0, self._seen[path].size))
                 self.unknown = True
         finally:
             self._lock.release()
@@ -127,7 +125,7 @@ class HomeVolume:
             if self.unknown:  # a line counts from the end of the file as it is now
                 self.settle()
             if self._used + len(data) > self.most + RESERVE:
-                raise _full(self.lease.home, self.most)
+                raise _full(self.lease.home, self.most, self.most_files)
             self._waiting.append((spelled(path), stat.S_IFREG | mode, at, data))
             if durable:
                 try:
@@ -141,14 +139,15 @@ class HomeVolume:
     def put(self, path: str, fd: int) -> None:
         with self._lock:
             self._settle_first()
-            size = os.fstat(fd).st_size
-            if size and not self._fits(path, size, RESERVE):
-                raise _full(self.lease.home, self.most)
+            if not self._fits(path, os.fstat(fd).st_size, RESERVE):
+                raise _full(self.lease.home, self.most, self.most_files)
             self._put([self._stored(path, fd)])
 
     def make_dir(self, path: str, mode: int) -> None:
         with self._lock:
             self._settle_first()
+            if not self._fits(path, 0, RESERVE):
+                raise _full(self.lease.home, self.most, self.most_files)
             self._put([Stored(spelled(path), stat.S_IFDIR | mode)])
 
     def move(self, path: str, to: str) -> None:
@@ -179,14 +178,24 @@ class HomeVolume:
         """Say whether something is on this disk that is not committed yet."""
         return bool(self._waiting) or self.unknown
 
+    @property
+    def calm(self) -> int | None:
+        """Return how many changes there were if none is on its way, else None."""
+        if self.fenced:
+            return None
+        if self._behind is None:
+            return 0
+        return self._behind.begun if self._behind.done >= self._behind.begun else None
+
     def flush(self) -> None:
         """Commit the appends that wait."""
         with self._lock:
             if self._waiting:
                 paths, modes, offsets, pieces = map(list, zip(*self._waiting, strict=True))
-                self._commit("append_lines", paths, modes, offsets, pieces)
+                size = sum(map(len, pieces))
+                self._commit("append_lines", paths, modes, offsets, pieces, size=size)
                 self._waiting.clear()
-                self.written += sum(map(len, pieces))
+                self.written += size
 
     def settle(self) -> list[str]:
         """Commit what changed on the disk without storage, and return those paths."""
@@ -207,7 +216,18 @@ class HomeVolume:
                         self._commit("remove_paths", [spelled(path)])
                     changed.append(path)
             self._keep({path: there[path] for path in changed})
+            for path in self.left_out:
+                self._take_back(path)
             return gone + changed
+
+    def tidy(self) -> None:
+        """Let the rows follow, though nobody waits for it."""
+        with self._lock:
+            self._needed = False
+            try:
+                self.settle() if self.unknown else self.flush()
+            finally:
+                self._needed = True
 
     def drop(self) -> None:
         """Refuse every write from now on: the home is somebody else's."""
@@ -227,7 +247,7 @@ class HomeVolume:
                 target.mkdir(exist_ok=True)
                 modes.append((path, row["mode"]))
             else:
-                _write(target, self._content(row), stat.S_IMODE(row["mode"]))
+                write_new(target, self._content(row), stat.S_IMODE(row["mode"]))
                 if row["mtime"] is not None:
                     os.utime(target, ns=(row["mtime"], row["mtime"]))
         for path, pieces in self._lines().items():
@@ -261,34 +281,65 @@ class HomeVolume:
             found.setdefault(unspelled(row["path"]), []).append((row["at"], row["bytes"]))
         return found
 
-    def _content(self, row: Any) -> bytes:
+    def _content(self, row: Any) -> Iterator[bytes]:
         if row["object"] is None:
-            return row["bytes"] or b""
+            yield row["bytes"] or b""
+            return
         if self._objects is None:
             raise StorageError(f"{shown(row['path'])} lies in an object store, and none is set")
-        data = self._objects.get(row["object"])
-        if hashlib.sha256(data).digest() != row["sha256"]:
+        digest = hashlib.sha256()
+        for piece in self._objects.get_pieces(row["object"]):
+            digest.update(piece)
+            yield piece
+        if digest.digest() != row["sha256"]:
             raise StorageError(f"the object of {shown(row['path'])} is damaged", cure="homarus fleet doctor")
-        return data
+
+    def _take_back(self, path: str) -> None:
+        """Make the disk be again what the rows have, where a command made more than is kept: nobody fills a worker's disk by and by."""
+        target, before = self.folder / path, self._seen.get(path)
+        if before is None:
+            shutil.rmtree(target, ignore_errors=True)
+            target.unlink(missing_ok=True)
+            return
+        home, name = self.lease.home, spelled(path)
+        rows = self._database.rows("select * from file where home = $1 and path = $2", home, name)
+        lines = self._database.rows("select bytes from line where home = $1 and path = $2 order by at", home, name)
+        if not rows or rows[0]["size"] + sum(len(line["bytes"]) for line in lines) != before.size:
+            self.unknown = True  # the rows follow in a moment: then
+            return
+        made = target.with_name(f".homarus-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+        write_new(
+            made, itertools.chain(self._content(rows[0]), (line["bytes"] for line in lines)), before.mode & 0o7777
+        )
+        os.utime(made, ns=(before.mtime_ns, before.mtime_ns))
+        made.replace(target)
+        self._note(path)
 
     def _check(self) -> None:
-        if self.fenced:
-            raise _refusal(self.lease)
+        if self._behind is not None and self._behind.problem is not None:
+            raise again(self._behind.problem)
+        if self._fenced:
+            raise refusal(self.lease)
 
-    def _commit(self, function: str, *args: Any) -> None:
-        """Carry one fenced change out. Raises Fenced if the home is somebody else's."""
+    def _commit(self, function: str, *args: Any, size: int = 0) -> None:
+        """Carry one fenced change out, or see to it that it follows. Raises Fenced if the home is somebody else's."""
         self._check()
+        if self._behind is not None:
+            self._behind.add(function, args, size, needed=self._needed)
+            return
         marks = ", ".join(f"${number}" for number in range(1, len(args) + 4))
         lease = self.lease
         done = self._database.rows(f"select {function}({marks}) as done", lease.home, lease.epoch, lease.worker, *args)
         if not done[0]["done"]:
             self._give_up()
-            raise _refusal(lease)
+            raise refusal(lease)
 
     def _give_up(self, *, tell: bool = True) -> None:
         with self._lock:
-            first, self.fenced = not self.fenced, True
+            first, self._fenced = not self.fenced, True
             self._waiting.clear()
+        if self._behind is not None:
+            self._behind.give_up(refusal(self.lease))
         if first and tell:
             self._lost()
 
@@ -302,20 +353,44 @@ class HomeVolume:
     def _stored(self, path: str, fd: int) -> Stored:
         """Return the row of an open file; a large content goes to the object store first."""
         found = os.fstat(fd)
-        data = b"".join(_pieces(fd, found.st_size))
+        if found.st_size > STREAMED and self._objects is not None:
+            return self._streamed(path, fd, found, self._objects)
+        data = b"".join(pieces_of(fd, found.st_size))
         digest, name = hashlib.sha256(data), None
         if self._objects is not None and len(data) > INLINE:
             self._check()
             name = digest.hexdigest()
-            self._objects.put(name, data)
+            if self._behind is not None:
+                self._behind.add(UPLOAD, (self._objects.put, name, data), len(data), needed=self._needed)
+            else:
+                self._objects.put(name, data)
         inline = None if name else data
         return Stored(
             spelled(path), found.st_mode, len(data), found.st_mtime_ns, digest.digest(), bytes=inline, object=name
         )
 
+    def _streamed(self, path: str, fd: int, found: os.stat_result, objects: Objects) -> Stored:
+        """Keep a content that is too large for memory: it is read twice, and must be the same both times."""
+        self._check()
+        digest, second = hashlib.sha256(), hashlib.sha256()
+        for piece in pieces_of(fd, found.st_size):
+            digest.update(piece)
+
+        def reread() -> Iterator[bytes]:
+            for piece in pieces_of(fd, found.st_size):
+                second.update(piece)
+                yield piece
+            if second.digest() != digest.digest():  # nothing is kept then, and it is tried again
+                raise StorageError(f"{shown(path)} changes while it is read")
+
+        objects.put_pieces(digest.hexdigest(), reread())
+        return Stored(
+            spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, digest.digest(), object=digest.hexdigest()
+        )
+
     def _put(self, rows: list[Stored]) -> None:
         columns = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
-        self._commit("put_files", *columns)
+        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows))
         self.written += sum(row.size for row in rows)
 
     def _keep(self, changed: dict[str, Seen]) -> None:
@@ -323,7 +398,8 @@ class HomeVolume:
         batch: list[tuple[str, Seen, Stored]] = []
         for path, now in changed.items():
             pending = sum(kept.size for _, kept, _ in batch), len(batch)
-            if now.size and not self._fits(path, now.size, pending=pending):
+            outside = path.rpartition("/")[0] in self.left_out
+            if outside or not self._fits(path, now.size, pending=pending):
                 self.left_out.add(path)
                 continue
             row = self._look(path, now)
@@ -349,26 +425,35 @@ class HomeVolume:
         except OSError:
             return None
         try:
-            before, stored = os.fstat(fd), self._stored(path, fd)
-            if _seen(before) != _seen(os.fstat(fd)):
+            before = os.fstat(fd)
+            try:
+                stored = self._stored(path, fd)
+            except StorageError:
+                if seen_of(before) == seen_of(os.fstat(fd)):
+                    raise
+                self.unknown = True
+                return None
+            if seen_of(before) != seen_of(os.fstat(fd)):
                 self.unknown = True  # once more, with the next write
-            return _seen(before), stored
+            return seen_of(before), stored
         finally:
             os.close(fd)
 
     def _fits(self, path: str, size: int, reserve: int = 0, pending: tuple[int, int] = (0, 0)) -> bool:
         """Say whether a file may be kept at this size. One that becomes smaller always may."""
         before = self._seen.get(path)
+        too_many = before is None and len(self._seen) + pending[1] >= self.most_files + bool(reserve) * _MANY
+        if too_many or (self._objects is None and size > LARGEST_INLINE):
+            return False  # also what is empty is a row
         grows = size - (before.size if before is not None else 0)
-        new = before is None and len(self._seen) + pending[1] >= self.most_files + bool(reserve) * _MANY
-        return grows <= 0 or (self._used + pending[0] + grows <= self.most + reserve and not new)
+        return grows <= 0 or self._used + pending[0] + grows <= self.most + reserve
 
     def _note(self, path: str) -> None:
         """Remember how the disk looks now that it followed."""
         try:
-            self._remember(path, _seen(os.lstat(self.folder / path)))
-        except OSError:
-            self._remember(path, None)
+            self._remember(path, seen_of(os.lstat(self.folder / path)))
+        except OSError:  # a command took it away: the rows hear of it with the next look
+            self.unknown = self.unknown or path in self._seen
 
     def _remember(self, path: str, now: Seen | None) -> None:
         before = self._seen.pop(path, None)
@@ -407,34 +492,9 @@ class HomeVolume:
             elif link is not None:
                 yield path, Seen(seen.st_mode, link=link)
             elif stat.S_ISREG(seen.st_mode):
-                yield path, _seen(seen)
+                yield path, seen_of(seen)
 
 
-def _full(home: str, most: int) -> StorageError:
-    return StorageError(f"home {home} has used up its {most:,} bytes", cure="remove files, or ask for a larger quota")
-
-
-def _refusal(lease: Lease) -> Fenced:
-    return Fenced(f"home {lease.home} belongs to another worker by now (epoch {lease.epoch} is over)")
-
-
-def _seen(found: os.stat_result) -> Seen:
-    if stat.S_ISDIR(found.st_mode):
-        return Seen(found.st_mode)
-    return Seen(found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino)
-
-
-def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    place = 0
-    while place < size and (piece := os.pread(fd, _PIECE, place)):
-        yield piece
-        place += len(piece)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        write_all(fd, data)
-        os.fchmod(fd, mode)
-    finally:
-        os.close(fd)
+def _full(home: str, most: int, files: int) -> StorageError:
+    what = f"home {home} has used up its {most:,} bytes or {files:,} files"
+    return StorageError(what, cure="remove files, or ask for a larger quota")

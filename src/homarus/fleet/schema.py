@@ -149,6 +149,27 @@ create trigger home_gone after delete on home referencing old table as gone
 """,
         1,
     ),
+    (
+        """
+-- Lines of many homes in one commit. Returns the homes that were held, which are those that have them now.
+create function append_homes(homes text[], epochs bigint[], workers text[],
+    owners text[], paths text[], modes int[], offsets bigint[], pieces bytea[]) returns text[] language plpgsql as $$
+declare mine text[];
+begin
+  select coalesce(array_agg(found.home), '{}') into mine from (
+    select l.home, l.epoch from lease l join unnest(homes, epochs, workers) as t(h, e, w)
+      on l.home = t.h and l.epoch = t.e and l.worker = t.w order by l.home for share of l) as found;
+  insert into file (home, path, epoch, mode)
+    select distinct on (o, p) o, p, e, m from unnest(owners, paths, modes) as t(o, p, m) join unnest(homes, epochs) as k(h, e) on h = o
+    where o = any(mine) on conflict do nothing;
+  insert into line (home, path, at, epoch, bytes)
+    select o, p, a, e, b from unnest(owners, paths, offsets, pieces) as t(o, p, a, b) join unnest(homes, epochs) as k(h, e) on h = o
+    where o = any(mine) on conflict (home, path, at) do update set epoch = excluded.epoch, bytes = excluded.bytes;
+  return mine;
+end $$;
+""",
+        1,
+    ),
 )
 VERSION = len(STEPS)
 FORMAT = 1  # of the rows of a home: a worker does not take a home that a newer one wrote

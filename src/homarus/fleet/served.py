@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from homarus.channels.support import answer_call
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.config.write import Operation, change
+from homarus.core.behind import settled
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
-from homarus.fleet.homes import seal
+from homarus.fleet.commits import Commits
+from homarus.fleet.homes import merge, seal
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
 _log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
 # What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -66,12 +71,15 @@ class Served:
         objects: Objects | None = None,
         quota: Quota | None = None,
         lost: Any = lambda: None,
+        commits: Commits | None = None,
     ) -> None:
         self.lease, self.quota = lease, quota or Quota()
         self.folder = Path(os.path.realpath(root)) / lease.home
-        self.volume = HomeVolume(database, lease, self.folder, objects=objects, lost=lost)
+        self.volume = HomeVolume(database, lease, self.folder, objects=objects, lost=lost, commits=commits)
+        self._context = contextvars.copy_context()  # in which all that it says waits for what it wrote
+        self._context.run(settled.set, self.volume.durable)
         self.gateway: Gateway | None = None
-        self.calls = 0  # requests and sockets that have not ended
+        self.calls = self.requests = 0  # requests and sockets that have not ended, and requests alone
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
         self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
@@ -84,10 +92,14 @@ class Served:
         try:
             await asyncio.to_thread(self._materialise)
             mount(str(self.folder), self.volume)
-            self.gateway = await self._begun()
+            self.gateway = await self.task(self._begun())
         except BaseException:
             await self.close()
             raise
+
+    def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin something as this home's own."""
+        return asyncio.get_running_loop().create_task(work, context=self._context.copy())
 
     def _materialise(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -115,6 +127,7 @@ class Served:
         # The tenant writes this file; on a machine that others share it cannot mean more than this.
         config.bound(lambda document: confine(document, self.folder, self.quota))
         gateway = Gateway(Runtime(Home(config, env, clock=SystemClock(), ids=SystemIds())), Given())
+        gateway.switchboard.manager.calls = {}
         await gateway.start(alone=False)
         return gateway
 
@@ -144,6 +157,19 @@ class Served:
         due = self.gateway.runtime.automation.next_ms
         return None if due is None else max(0.0, (due - epoch_ms(self.gateway.clock.now())) / 1000)
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Let the home answer: its gateway, or the account whose platform calls here. No account has a port of its own on a shared machine."""
+        assert self.gateway is not None
+        manager, path = self.gateway.switchboard.manager, scope["path"]
+        answer = (manager.calls or {}).get(path) if scope["type"] == "http" else None
+        if answer is not None and not self.gateway.stopping:
+            await answer_call(scope, receive, send, path, answer)
+        elif answer is not None or (scope["type"] == "http" and manager.expects(path)):
+            await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
+            await send({"type": "http.response.body", "body": b"the account is starting"})
+        else:
+            await self.gateway(scope, receive, send)
+
     async def deliver(self, letter: Letter) -> bool:
         """Hand a kept web hook in; False when it must be tried again later."""
         assert self.gateway is not None
@@ -152,16 +178,27 @@ class Served:
         except ValueError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
-        status = await _asked(self.gateway, call, letter.key)
-        if status >= 500:
+        status = await self.task(_asked(self, call, letter.key))
+        await self.volume.durable()
+        later = status >= 500 or status in {408, 425, 429}
+        if later:
             _log.warning("%s does not take %s yet: %s", letter.home, letter.key, status)
-        return status < 500
+        elif status >= 400:
+            _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
+        return not later
 
     def seal(self) -> None:
-        """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
-        self.sealed = time.monotonic()
-        if isinstance(self._objects, HomeObjects) and not self.volume.fenced:
-            seal(self._database, self._objects.store, self.lease)
+        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+        self.sealed, before = time.monotonic(), self.volume.calm
+        if before is None:
+            return
+
+        def calm() -> bool:
+            return self.volume.calm == before
+
+        if isinstance(self._objects, HomeObjects):
+            seal(self._database, self._objects.store, self.lease, calm=calm)
+        merge(self._database, self.lease, calm=calm)
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
@@ -181,6 +218,7 @@ class Served:
         if not self.volume.fenced:
             with contextlib.suppress(StorageError):
                 await asyncio.to_thread(self.volume.settle)
+                await self.volume.durable()
         self.volume.drop()
         unmount(str(self.folder))
         await asyncio.to_thread(shutil.rmtree, self.folder, True)
@@ -193,7 +231,7 @@ async def _asked(app: Any, call: Call, ident: str) -> int:
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": call.method, "scheme": "http",
         "path": parts.path, "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
-        "headers": headers, "client": (call.client or "127.0.0.1", 0), "server": ("127.0.0.1", 0),
+        "headers": headers, "client": (call.client, 0), "server": ("127.0.0.1", 0),
         "state": {"ident": ident},
     }  # fmt: skip
     status = 500

@@ -40,7 +40,10 @@ def _reaching(node: Any, folder: Path, at: str) -> Iterator[tuple[str, Any, Any]
         elif isinstance(value, str):
             place = _PLACE.fullmatch(name) and not _NO_PLACE.fullmatch(path)
             if place and not _inside(value, folder, relative=".extraPaths" in path):
-                yield path, node, key
+                if found := _brought_along(value, folder):
+                    node[key] = found
+                else:
+                    yield path, node, key
         else:
             yield from _reaching(value, folder, path)
 
@@ -59,6 +62,18 @@ def _inside(text: str, folder: Path, *, relative: bool) -> bool:
         return relative and ".." not in Path(clean).parts
     root, place = os.path.realpath(folder), os.path.realpath(folder / clean[2:] if clean.startswith("~") else clean)
     return f"{place}/".startswith(f"{root}/")
+
+
+def _brought_along(text: str, folder: Path) -> str:
+    """Return where a folder of the machine that a home came from lies now: `/home/ada/ws` is `ws` of the home, if that is there."""
+    parts = Path(text).parts
+    if not text.startswith("/") or ".." in parts or "$" in text or ":" in text or "\x00" in text:
+        return ""
+    for start in range(1, len(parts)):
+        found = folder.joinpath(*parts[start:])
+        if found.is_dir() and _inside(str(found), folder, relative=False):
+            return str(found)
+    return ""
 
 
 def _drop(owner: Any, key: Any) -> bool:

@@ -18,9 +18,12 @@ from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
-from homarus.fleet.rows import INLINE as PIECE
-from homarus.fleet.rows import spelled, unspelled
+from homarus.storage.faults import write_all
 
+PIECE = 256 << 10
+_PIECE = 1 << 20
+_ODD = re.compile("[\udc80-\udcff\uf8ff]")
+_SPELLED = re.compile("\uf8ff([0-9a-f]{4})")
 _BESIDE = ("-wal", "-shm", "-journal")
 # What homarus makes from a home's own files, by its place below the state folder; and what speaks of a process on one machine.
 _DERIVED = re.compile(
@@ -49,9 +52,28 @@ class Item(Struct, frozen=True):
         return stat.S_ISLNK(self.mode)
 
 
+class Seen(Struct, frozen=True):
+    """What a name on the disk was when the rows were last equal to it."""
+
+    mode: int
+    size: int = 0
+    mtime_ns: int = 0
+    ino: int = 0
+    link: str | None = None
+
+
 Skip = Callable[[str, str], None]
 # Gives the bytes of a file, in pieces of any size.
 Content = Callable[[Item], Iterable[bytes]]
+
+
+def spelled(path: str) -> str:
+    """Return a path as a row can hold it: bytes that are no UTF-8 are written in digits, and nothing else can look like them."""
+    return _ODD.sub(lambda found: f"\uf8ff{ord(found[0]):04x}", path)
+
+
+def unspelled(path: str) -> str:
+    return _SPELLED.sub(lambda found: chr(int(found[1], 16)), path)
 
 
 def is_derived(path: str) -> bool:
@@ -179,3 +201,26 @@ def _write(place: Path, item: Item, pieces: Iterable[bytes]) -> None:
 def shown(path: str) -> str:
     """Return a path as it may be shown to people: whoever named the file may have meant to move their cursor."""
     return single_line(path, 200)
+
+
+def pieces_of(fd: int, size: int) -> Iterator[bytes]:
+    place = 0
+    while place < size and (piece := os.pread(fd, _PIECE, place)):
+        yield piece
+        place += len(piece)
+
+
+def write_new(path: Path, pieces: Iterable[bytes], mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        for piece in pieces:
+            write_all(fd, piece)
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def seen_of(found: os.stat_result) -> Seen:
+    if stat.S_ISDIR(found.st_mode):
+        return Seen(found.st_mode)
+    return Seen(found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from homarus.core.errors import HomarusError, StorageError
+from homarus.fleet.commits import Commits
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
@@ -26,6 +27,7 @@ HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
+ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
@@ -61,6 +63,7 @@ class Worker:
         self.ended = asyncio.Event()
         self._database, self._secret, self._env, self._objects = database, secret.encode(), env, objects
         self._idle_seconds, self._quota = idle_seconds, quota
+        self._commits = Commits(database)
         self._doors: dict[str, asyncio.Lock] = {}
         self._opening = asyncio.Semaphore(OPENING)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -70,6 +73,7 @@ class Worker:
         self._draining = False
         self._all_homes, self._counted = 0, 0.0
         self._going: set[str] = set()
+        self._tidied: set[str] = set()
 
     # Its life.
 
@@ -183,7 +187,7 @@ class Worker:
         there = await self.placement.held()
         for home, lease in list(self.held.items()):
             if there.get(home) != lease.epoch:
-                await self._drop(lease)
+                self._part(lease)
         for home, epoch in there.items():
             if home not in self.held and home not in self._going:
                 self.held[home] = Lease(home, epoch, self.name)
@@ -191,8 +195,7 @@ class Worker:
     async def _end(self) -> None:
         """Another process has this worker's name: it has the homes, too."""
         _log.error("another worker is called %s: this one ends", self.name)
-        for lease in list(self.held.values()):
-            await self._drop(lease)
+        await asyncio.gather(*(self._part(lease) for lease in list(self.held.values())))
         self.ended.set()
 
     # Homes.
@@ -203,7 +206,7 @@ class Worker:
         if found is not None and not found.volume.fenced and home not in self._going:
             found.used = time.monotonic()
             return found
-        if home not in self.held:
+        if home not in self.held or home in self._going:  # whoever comes now is the next owner's
             return None
         async with self._doors.setdefault(home, asyncio.Lock()), self._opening:
             lease = self.held.get(home)
@@ -228,6 +231,7 @@ class Worker:
                     objects=objects,
                     quota=self._quota,
                     lost=lambda: self._lost(lease),
+                    commits=self._commits,
                 )
                 await found.open()
                 if found.volume.fenced:  # it was taken away while it was being opened
@@ -240,12 +244,16 @@ class Worker:
     def _lost(self, lease: Lease) -> None:
         """A write was refused, in whatever thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: self._spawn(self._drop(lease)))
+            self._loop.call_soon_threadsafe(lambda: self._part(lease))
 
-    async def _drop(self, lease: Lease) -> None:
-        """Let go of a home that is somebody else's: nothing of it is written or sent from here any more."""
+    def _part(self, lease: Lease) -> asyncio.Task[None]:
+        """Let go of a home that is somebody else's; how long it takes to end concerns no other."""
         if self.held.get(lease.home) == lease:
             del self.held[lease.home]
+        return self._spawn(self._drop(lease))
+
+    async def _drop(self, lease: Lease) -> None:
+        """End what was begun for a home: nothing of it is written or sent from here any more."""
         served = self.open.get(lease.home)
         if served is not None and served.lease == lease:
             self.refused += 1
@@ -283,7 +291,11 @@ class Worker:
     async def _give(self, home: str) -> None:
         try:
             served = self.open.get(home)
-            if served is not None and self.held.get(home) == served.lease:
+            ends = time.monotonic() + ANSWER_SECONDS
+            # What was let in before is answered; nobody comes after it.
+            while served is not None and served.requests and time.monotonic() < ends:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            if served is not None and not served.busy and self.held.get(home) == served.lease:
                 await self._close(home)
                 if self.held.pop(home, None) is not None:
                     await self.placement.release([served.lease])
@@ -306,39 +318,65 @@ class Worker:
         with contextlib.suppress(HomarusError):
             await self._served(home)
 
-    async def _deliver(self, home: str) -> None:
-        """Bring the letters of a home in, in their order; what it does not take now is tried again."""
-        served = await self._served(home)
+    async def _deliver(self, home: str) -> set[str]:
+        """Bring the letters of a home in, each caller's in their order; return whose it does not take now: they are tried again."""
+        served, late = await self._served(home), set[str]()
         if served is None:
-            return
+            return late
         async with served.postman:
             for letter in await self.mail.of(home):
+                if (caller := _caller(letter.key)) in late:
+                    continue
                 served.calls += 1
                 try:
-                    if not await served.deliver(letter):
-                        return
+                    taken = await served.deliver(letter)
                 finally:
                     served.calls -= 1
-                await self.mail.taken(served.lease, [letter.key])
+                if taken:
+                    await self.mail.taken(served.lease, [letter.key])
+                else:
+                    late.add(caller)
+        return late
 
     async def _keep(self) -> None:
-        """Commit what waits, and close what nobody uses."""
+        """Commit what waits, and close what nobody uses. No home waits here for another."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             for home, served in list(self.open.items()):
-                if served.volume.waits and not served.volume.fenced:
-                    with contextlib.suppress(StorageError):
-                        await asyncio.to_thread(served.volume.settle if served.volume.unknown else served.volume.flush)
+                if served.volume.waits and not served.volume.fenced and home not in self._tidied:
+                    if served.volume.unknown:
+                        self._tidy(home, asyncio.to_thread(served.volume.tidy))
+                    else:
+                        with contextlib.suppress(StorageError):
+                            served.volume.tidy()
                 idle = time.monotonic() - served.used
                 if served.calls or served.busy:
                     served.used = time.monotonic()
                 elif idle > (self._idle_seconds if len(self.open) < MOST_OPEN else 1.0) and served.resting:
-                    with contextlib.suppress(HomarusError):
-                        await asyncio.to_thread(served.seal)
-                        await self._close(home)
+                    self._tidy(home, self._rest(home, served))
                 elif time.monotonic() - served.sealed > SEAL_SECONDS:  # one that listens to a platform never rests
-                    with contextlib.suppress(HomarusError):
-                        await asyncio.to_thread(served.seal)
+                    self._tidy(home, asyncio.to_thread(served.seal))
+
+    def _tidy(self, home: str, work: Any) -> None:
+        """Do something for a home that waits for the disk, the database or the store, one thing at a time."""
+
+        async def done() -> None:
+            try:
+                with contextlib.suppress(HomarusError):
+                    await work
+            finally:
+                self._tidied.discard(home)
+
+        if home in self._tidied:
+            work.close()
+            return
+        self._tidied.add(home)
+        self._spawn(done())
+
+    async def _rest(self, home: str, served: Served) -> None:
+        await asyncio.to_thread(served.seal)
+        if served.resting:
+            await self._close(home)
 
     # The port.
 
@@ -353,6 +391,12 @@ class Worker:
             return
         try:
             served = await self._served(home)
+            # What was kept of a web hook comes before what it says now.
+            if served is not None and IDENT in headers:
+                caller = _caller(headers[IDENT].decode("latin-1"))
+                if caller in await self._deliver(home):
+                    await _refuse(scope, send, 503, "what came before was not taken yet")
+                    return
         except HomarusError as problem:
             _log.error("home %s cannot be opened: %s", home, problem)
             await _refuse(scope, send, 503, "the home cannot be opened")
@@ -368,20 +412,23 @@ class Worker:
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             nonlocal begun
+            with contextlib.suppress(StorageError):
+                await served.volume.durable()
             if not served.volume.fenced:
                 begun = True
                 await send(message)
 
         inner, told = dict(scope), dict(scope["headers"])
         inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
-        if CLIENT in told:
-            inner["client"] = (told[CLIENT].decode("latin-1"), 0)
+        inner["client"] = (told.get(CLIENT, b"").decode("latin-1"), 0)
         if HOST in told:  # a socket's own names this worker
             inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
+        is_request = scope["type"] == "http"
         served.calls += 1
-        answering = asyncio.ensure_future(served.gateway(inner, receive, guarded))  # type: ignore[misc]
+        served.requests += is_request
+        answering = served.task(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -390,6 +437,7 @@ class Worker:
                 task.cancel()
             problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
+            served.requests -= is_request
             served.used = time.monotonic()
         if not (served.gone.is_set() or served.volume.fenced):
             if isinstance(problem, BaseException) and not isinstance(problem, asyncio.CancelledError):
@@ -413,6 +461,11 @@ class Worker:
             await _refuse(scope, send, 200, " ".join(f"{key}={value}" for key, value in facts.items()))
         else:
             await _refuse(scope, send, 421 if what == "mail" else 404, "")
+
+
+def _caller(key: str) -> str:
+    """Return which web hook a call was for: `hook:<path>:<name>`."""
+    return key.split(":", 2)[1] if key.count(":") > 1 else key
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, status: int, text: str) -> None:

@@ -15,7 +15,6 @@ from homarus.gateway.logs import who
 from homarus.gateway.methods import Call, dispatch
 from homarus.gateway.peer import Peer
 from homarus.gateway.protocol import (
-    HANDSHAKE_SECONDS,
     MAX_BUFFERED,
     PROBE_PROTOCOL,
     PROTOCOL,
@@ -180,7 +179,7 @@ class Connection:
         said = {"nonce": challenge.nonce, "ts": challenge.ts, "capabilities": []}
         self._out.put(event_frame(event_head("connect.challenge", said)))
         try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
+            async with asyncio.timeout(self.gateway.handshake_seconds):
                 data = await self._frame()
         except TimeoutError:
             self.close(Close.NORMAL, "handshake timeout")

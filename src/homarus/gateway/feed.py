@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.events import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 COALESCE_SECONDS = 0.075
 MAX_RESULT = 20_000
+MAX_ATTENDED = 256  # quiet sessions among them go first
 # After these, what was shown of a session is not what it holds.
 _TURNED = frozenset({"rewind", "reset", "new", "delete", "branch"})
 
@@ -100,6 +102,15 @@ class Feed:
         """Let a session's questions be asked while somebody is connected who may answer them."""
         if session not in self._attending and self._answerer():
             self._attending[session] = self._gateway.client.attend(session)
+            surplus = len(self._attending) - MAX_ATTENDED
+            for old in islice(filter(self._is_quiet, list(self._attending)[:-1]), max(0, surplus)):
+                self.forget(old)
+
+    def _is_quiet(self, session: SessionKey) -> bool:
+        """Say whether nobody in a session can ask anything: no turn, no message on its way, no sub-agent."""
+        runtime, runs = self._gateway.runtime, self._gateway.runs
+        lane = runtime.open_lane(session)
+        return not runs.open_in(session) and (lane is None or lane.idle_now) and not runtime.owed(session)
 
     def forget(self, session: SessionKey) -> None:
         """Let nobody attend to a session any more that is over."""
@@ -137,6 +148,8 @@ class Feed:
         """Tell those who keep a list of sessions that one of them is another now."""
         if reason in _TURNED:
             self._gateway.page_feed.tell(session, "reset")
+        if reason == "delete":
+            self.forget(session)
         if any(each.wants_sessions for each in self._gateway.hub.connections.values()):
             facts = {"sessionKey": str(session), "agentId": session.agent_id, "reason": reason}
             row = row_of(self._gateway, session)

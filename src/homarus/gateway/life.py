@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from homarus.config.keypath import KeyPath, format_path, parse_path
 from homarus.config.load import load_config
 from homarus.config.reload import plan_reload
+from homarus.config.report import Problem
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError
@@ -31,6 +32,8 @@ tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.
 agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning channels bindings broadcast accessGroups
 commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.defaults.humanDelay
 agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
+hooks.enabled hooks.token hooks.mappings hooks.presets hooks.maxBodyBytes hooks.defaultSessionKey
+hooks.allowRequestSessionKey hooks.allowedSessionKeyPrefixes hooks.allowedAgentIds
 """
 
 
@@ -44,6 +47,7 @@ class Life:
         self._hurry = asyncio.Event()
         self.restarts = False
         self._why = ""
+        self._said: list[Problem] = []  # what was wrong with the file when it changed last
 
     # The file.
 
@@ -70,6 +74,10 @@ class Life:
         except HomarusError as problem:
             _log.warning("the changed configuration is not used: %s", problem)
             return "none"
+        for found in fresh.problems:
+            if found.severity != "info" and found not in home.config.problems + self._said:
+                _log.warning("the changed configuration: %s", found)
+        self._said = fresh.problems
         kind, names = reload_kind(home.config, fresh)
         mode = self._gateway.live.settings.reload.mode
         if kind == "restart" and mode == "hot":
@@ -110,6 +118,7 @@ class Life:
             home, facts = self._gateway.client.home, {"reason": self._why, "restartExpectedMs": RESTART_MS}
             await home.tell("gateway:pre-restart", main_session(home.config.default_agent.id), facts)
         running = self._gateway.runtime.lanes.busy
+        _log.info("ending%s; %d turns run", f" to start anew: {self._why}" if self.restarts else "", len(running))
         if running and tell is not None:
             tell(f"finishing {len(running)} running turns; once more ends them now")
         self._gateway.stopping = "the gateway is about to end"

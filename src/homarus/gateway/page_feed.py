@@ -45,7 +45,7 @@ Json = dict[str, Any]
 EVENT = "page.event"
 COALESCE_SECONDS = 0.04
 MAX_TEXT, MAX_PICTURE = 200_000, 4_000_000
-MAX_SESSIONS = 10_000  # of which it is known how far they were told; a page that looks at a forgotten one reads it anew
+MAX_SESSIONS = 1_000  # of which it is known how far they were told; a page that looks at a forgotten one reads it anew
 _OWN = f"{CHANNEL}:default:"
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from homarus.commands.router import IntakeResult
 from homarus.config.paths import Paths, resolve_paths
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted
+from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.messages import Message
 from homarus.core.routes import SessionKey
 from homarus.gateway.protocol import MAX_PAYLOAD, PROTOCOL
@@ -287,10 +287,17 @@ class RemoteClient:
             self.request("home.run", session=str(session), text=text, stream=stream, options=_sent(options))
         )
         asked.add_done_callback(lambda _done: events.put_nowait(None))
+        taken = False
         try:
             while (event := await events.get()) is not None:
+                taken = taken or isinstance(event, UserAccepted)
                 yield event
             await asked
+        except Unreachable as lost:
+            if not taken:
+                raise
+            cure = f"it has the message and answers it when it is back: 'homarus sessions show {session}'"
+            raise Unreachable(lost.message, cure=cure) from None
         finally:
             asked.cancel()
             self._streams.pop(stream, None)

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from homarus.core.routes import SessionKey
 
-KEPT, KEPT_SECONDS = 2_000, 1_800.0
+# What is forgotten here is found in its transcript; twice as many are kept while they are young.
+KEPT, KEPT_SECONDS = 1_000, 1_800.0
 # The channel under which messages from clients are accepted; with the run's id it makes the key of a message.
 CHANNEL = "webchat"
 
@@ -65,11 +66,14 @@ class Runs:
         run = Run(ident, session, now_ms, f"{CHANNEL}:default:{ident}", trace=trace)
         self._runs[ident] = run
         self._open.setdefault(session, []).append(run)
-        while len(self._runs) > KEPT:
+        for _ in range(len(self._runs) - KEPT):
             oldest = next(iter(self._runs.values()))
-            if not oldest.ended or (now_ms - oldest.ended_ms < KEPT_SECONDS * 1000 and len(self._runs) < 2 * KEPT):
+            if not oldest.ended:
+                self._runs.move_to_end(oldest.id)  # it must not keep those after it
+            elif now_ms - oldest.ended_ms < KEPT_SECONDS * 1000 and len(self._runs) < 2 * KEPT:
                 break
-            del self._runs[oldest.id]
+            else:
+                del self._runs[oldest.id]
         return run
 
     def forget(self, run: Run) -> None:

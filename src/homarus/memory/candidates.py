@@ -177,6 +177,11 @@ class Postings:
         self._vocabulary = ""
         self.lines = 0
 
+    def average(self, conn: sqlite3.Connection) -> float:
+        """Return how many words a line has."""
+        self.measure(conn)
+        return self.words / max(1, self.lines)
+
     def measure(self, conn: sqlite3.Connection) -> None:
         """Read the size of the index once per state of it."""
         if not self.lines:

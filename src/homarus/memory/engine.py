@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from homarus.memory.line_vectors import Vectors
 
 UNBOUNDED = 1 << 40
+TOKENS_A_WORD = 1.4
 CLOSE = 0.6  # share of the best score above which the default of `minScore` hides nothing
 LABELS = {
     "word": "words in the line",
@@ -86,12 +87,12 @@ class Request(Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     sources: frozenset[str] = frozenset()
 
-    @property
-    def depth(self) -> int:
-        """Return how many lines to look at: a handful of passages needs fewer than a full budget."""
-        if self.budget is None and not (self.kinds or self.entities or self.sources):
-            return min(KEEP, max(80, 8 * self.limit))
-        return KEEP
+    def depth(self, words: float) -> int:
+        """Return how many lines to look at, where a line has so many words: a handful of passages needs fewer than a full budget."""
+        if self.kinds or self.entities or self.sources:
+            return KEEP
+        wanted = 8 * self.limit if self.budget is None else 24 * self.budget / (TOKENS_A_WORD * max(words, 1.0))
+        return min(KEEP, max(80, round(wanted)))
 
 
 class Engine:
@@ -246,11 +247,12 @@ class Engine:
         """Return every candidate of a question with its signals."""
         query, filters = self.analyse(conn, request), self._filters(request)
         choice = self.choice
+        keep = request.depth(self.known.postings.average(conn))
         try:
-            return rank(conn, self.known, query, filters, vectors=self._vectors, keep=request.depth)
+            return rank(conn, self.known, query, filters, vectors=self._vectors, keep=keep)
         except EmbedError as problem:
             self._give_up(choice, problem)
-            return rank(conn, self.known, query, filters, keep=request.depth)
+            return rank(conn, self.known, query, filters, keep=keep)
 
     def _filters(self, request: Request) -> Filters:
         limits = {"since": request.since, "until": request.until, "as_of": request.as_of}

@@ -121,6 +121,7 @@ class Ranked(Struct):
     pool: Pool
     weights: Mapping[str, float]
     replaced: dict[int, int] = {}  # which line says something newer about the same matter
+    keep: int = KEEP  # lines that were looked for; the others are their neighbours
 
     def reasons(self, index: int) -> list[tuple[str, float]]:
         """Return what each signal added to a line's score, the strongest first."""
@@ -156,7 +157,7 @@ def rank(
     extra = [*(asked.nearest if asked else ()), *sorted(kind, reverse=True)[:keep]]
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=extra, keep=keep)
     rows = filters.kept(lines.rows(conn, pool.ids))
-    average = postings.words / max(1, postings.lines)
+    average = postings.average(conn)
     above = lines.above(conn, {row.head for row in rows if row.head is not None})
     columns = signals.lexical(query, rows, pool, average, above)
     columns["name"] = signals.names(query, rows, pool, postings.lines)
@@ -183,7 +184,7 @@ def rank(
     if later:
         _prefer_newer(query, scores, later)
         order = _ordered(scores)
-    return Ranked(query, rows, columns, scores, order, pool, weights, later)
+    return Ranked(query, rows, columns, scores, order, pool, weights, later, keep)
 
 
 def _ordered(scores: list[float]) -> list[int]:
@@ -225,7 +226,6 @@ def combine(columns: signals.Columns, table: Mapping[str, float], count: int) ->
 
 
 MEANT = 0.35  # cosine from which a line without any word in common still speaks to the question
-VALUED = 300  # lines whose price is looked at
 
 
 class Texts:
@@ -260,13 +260,13 @@ def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ..
 
 def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     """Return lines by what they bring for what they cost: a long line must be better than a short one."""
-    lead = order[:VALUED]
+    lead = order[: ranked.keep]
     texts.prefetch([ranked.rows[index].id for index in lead])
     value = {index: ranked.scores[index] - PRICE * log(cost(texts.get(ranked.rows[index].id))) for index in lead}
     for older, newer in ranked.replaced.items():  # what replaced another line goes before it, whatever it costs
         if older in value and newer in value and ranked.scores[newer] > ranked.scores[older]:
             value[newer] = max(value[newer], value[older] + 1e-6)
-    return sorted(lead, key=lambda index: -value[index]) + order[VALUED:]
+    return sorted(lead, key=lambda index: -value[index]) + order[ranked.keep :]
 
 
 def confidence(ranked: Ranked) -> float:

@@ -6,7 +6,7 @@ This is the one door through which the rest of the program comes; everything beh
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -61,6 +61,8 @@ class Models:
         self._stores: dict[str, AuthStore] = {}
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
+        self._asked: set[str] = set()
+        self.server_seconds = 0.0  # how long a server on this machine may think; 0 is what `discover` finds right
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
@@ -125,9 +127,25 @@ class Models:
             agent.raw, self.names(agent), override=override, images=images, sees=lambda ref: self.info(ref).sees
         )
         if found.models:
+            await self._learn(found.models)
             return found
         picked = await self.auto(agent)
         return Chain((picked.ref,), AUTO, strict=True)
+
+    async def _learn(self, refs: Sequence[ModelRef]) -> None:
+        """Ask servers on this machine with how large a window they run the named models; one that is not there is asked again."""
+        for name in {ref.provider for ref in refs} - self._asked:
+            known = self.catalog.provider(name)
+            told = all(self.catalog.is_told_window(ref) for ref in refs if ref.provider == name)
+            if told or not known.local or not known.base_url:
+                continue
+            from homarus.models.discover import probe
+
+            if server := await probe(self.http, name, known.base_url, self.server_seconds):
+                for served in server.models:
+                    self.catalog.learn(ModelRef(name, served.id), served.window)
+                if name != "ollama":  # which gives a model its window when it loads it, so it is asked each time
+                    self._asked.add(name)
 
     async def auto(self, agent: AgentConfig) -> Picked:
         """Pick a model without being told: a key, a server on this machine, a file, and at last the notebook.
@@ -160,7 +178,7 @@ class Models:
     async def _by_server(self) -> Picked | None:
         from homarus.models.discover import discover
 
-        for server in await discover(self.http, self.catalog):
+        for server in await discover(self.http, self.catalog, seconds=self.server_seconds):
             model = server.chat_model
             if model is not None:
                 ref = ModelRef(server.provider, model.id)

@@ -82,6 +82,11 @@ class Catalog:
             self._learned[ref.key] = window
             self._found.pop(ref.key, None)
 
+    def is_told_window(self, ref: ModelRef) -> bool:
+        """Say whether the user's own configuration has a model's window."""
+        listed = self._listed(ref)
+        return bool(self.own_settings(ref.provider).context_window or (listed and listed.context_window))
+
     def providers(self) -> list[str]:
         """Return all provider ids: built-in ones in their order of preference, then the user's own."""
         known = [] if self._replace else list(_built_in()["providers"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
+from homarus.core.behind import durable
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.net.errors import HttpError
@@ -106,6 +107,7 @@ class HttpClient:
         """
         from homarus.net import transport
 
+        await durable()
         target = _target(url)
         proxy = self._proxies.find(target)
         content = b"".join(body)

@@ -30,11 +30,14 @@ class Call(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What a plugin says about a call: it does not run, or runs with other arguments. The gate decides after it, as ever."""
+    """What a plugin says about a call: it does not run, runs with other arguments, or only if the owner, who is told why
+    in `ask`, says yes. The gate decides after it, as ever.
+    """
 
     block: bool = False
     reason: str = ""
     arguments: dict[str, Any] | None = None
+    ask: str = ""
 
 
 class PluginApi(Protocol):

@@ -1,23 +1,28 @@
 """How plugins do: what went wrong with each, by id, and a thread that sees when one of them stands in the way of everything.
 
-A plugin inside the program shares its loop, and nothing can take the loop away from code that blocks it. So that is noticed and
-named, and after the next start such a plugin runs apart, or not at all where it cannot, until its owner switches it on again.
+A plugin inside the program shares its loop and its memory, and nothing can take them away from code that holds them. So that is
+noticed and named, and after the next start one that blocked everything runs apart, or not at all where it cannot, until its owner
+switches it on again. What it may not do is start processes without end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import inspect
 import logging
+import os
+import re
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +33,9 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 
 _log = logging.getLogger(__name__)
 STALL_SECONDS = 5.0
+# So many processes may a plugin inside the program start in a minute.
+MAX_STARTS, STARTS_SECONDS = 64, 60.0
+_STARTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 Failed = Callable[[str], None]
 
 
@@ -122,13 +130,15 @@ def _noted(method: Callable[..., Any], failed: Failed) -> Callable[..., Any]:
 class LoopWatch:
     """Asks the loop for a sign of life every few seconds, from a thread of its own.
 
-    Where none comes, the plugin whose code the loop's thread is in, twice in a row, is the one that blocks it.
+    Where none comes, the plugin whose code the loop's thread is in, twice in a row, is the one that blocks it. Code that keeps
+    every other thread from running, this one too, is written down by the interpreter itself, and read when somebody can.
     """
 
     def __init__(
-        self, folders: Mapping[str, str], blocked: Callable[[str, str], None], *, seconds: float = STALL_SECONDS
+        self, folders: Mapping[str, str], told: Callable[[str, str, bool], None], own_dir: Path, *, seconds: float
     ) -> None:
-        self._folders, self._blocked, self._seconds = folders, blocked, seconds
+        self._folders, self._told, self._seconds = folders, told, seconds
+        self._held = own_dir / "plugins" / f"held-{os.getpid()}.txt"
         self._closed = threading.Event()
         self._started = False
 
@@ -146,20 +156,145 @@ class LoopWatch:
     def close(self) -> None:
         self._closed.set()
 
+    def held_to_the_end(self) -> str:
+        """Return what was written of processes that ended while somebody held all their threads, and forget it."""
+        found = ""
+        for path in self._held.parent.glob("held-*.txt"):
+            if not Path("/proc", path.stem.removeprefix("held-")).exists():
+                with suppress(OSError):
+                    found += path.read_text("utf-8", "replace")
+                    path.unlink()
+        return found
+
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
-        while not self._closed.wait(self._seconds):
-            alive = threading.Event()
-            try:
+        try:
+            ensure_dir(self._held.parent)
+            with self._held.open("ab", buffering=0) as file:
+                self._look(loop, thread, file)
+        except (OSError, StorageError) as problem:
+            _log.warning("plugins: nothing watches them: %s", problem)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, thread: int, file: IO[bytes]) -> None:
+        try:
+            while True:
+                faulthandler.dump_traceback_later(self._seconds * 2, file=file)
+                if self._closed.wait(self._seconds):
+                    return
+                if os.fstat(file.fileno()).st_size:
+                    self._name(self._held.read_text("utf-8", "replace"))
+                    file.truncate(0)
+                alive = threading.Event()
                 loop.call_soon_threadsafe(alive.set)
-            except RuntimeError:
-                return  # it is closed
-            named = ""
-            while not alive.wait(self._seconds) and not self._closed.is_set():
-                found = whose(sys._current_frames().get(thread), self._folders)  # noqa: SLF001 - documented, and made for this
-                if found and found[0] == named:
-                    self._blocked(*found)
-                    alive.wait()  # once for each time
-                named = found[0] if found else ""
+                named = ""
+                while not alive.wait(self._seconds) and not self._closed.is_set():
+                    faulthandler.cancel_dump_traceback_later()
+                    found = whose(sys._current_frames().get(thread), self._folders)  # noqa: SLF001 - documented, and made for this
+                    if found and found[0] == named:
+                        self._told(*found, True)
+                        alive.wait()  # once for each time
+                    named = found[0] if found else ""
+        except RuntimeError:
+            return  # the loop is closed
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            with suppress(OSError):
+                self._held.unlink()
+
+    def _name(self, written: str) -> None:
+        for folder, plugin in self._folders.items():
+            if where := in_folder(written, folder):
+                self._told(plugin, where, False)
+
+
+def in_folder(written: str, folder: str) -> str:
+    """Return the line of code in a folder that the interpreter wrote down as running, if it did."""
+    found = re.search(rf'File "{re.escape(folder)}/([^"]+)", line (\d+)', written)
+    return f"{found[1]}, line {found[2]}" if found else ""
+
+
+class Strain(Struct, frozen=True):
+    """What the whole program has: bytes of memory, open files, processes that it started."""
+
+    memory: int = 0
+    files: int = 0
+    children: int = 0
+
+    @classmethod
+    def now(cls) -> Strain:
+        """Measure it; where there is no /proc, nothing is measured."""
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            files = sum(1 for _ in Path("/proc/self/fd").iterdir())
+            tasks = Path("/proc/self/task").glob("*/children")
+            return cls(pages * os.sysconf("SC_PAGE_SIZE"), files, sum(len(each.read_text().split()) for each in tasks))
+        except (OSError, ValueError, IndexError):
+            return cls()
+
+
+# By how much a plugin may make the program grow in one call without being named.
+GROWTH = Strain(512 << 20, 200, 32)
+
+
+@contextmanager
+def measured(failed: Failed, most: Strain = GROWTH) -> Iterator[None]:
+    """Tell by how much the program has grown while something of a plugin ran, if that is too much."""
+    before = Strain.now()
+    try:
+        yield
+    finally:
+        after = Strain.now()
+        memory, files, children = (
+            after.memory - before.memory,
+            after.files - before.files,
+            after.children - before.children,
+        )
+        grown = [f"{memory >> 20} MB of memory"] * (memory > most.memory)
+        grown += [f"{files} open files"] * (files > most.files) + [f"{children} processes"] * (children > most.children)
+        if grown:
+            failed(f"it leaks: after a call of it the program has {', '.join(grown)} more")
+
+
+class _Starts(Struct):
+    failed: Failed
+    most: int
+    pid: int
+    when: deque[float]
+
+
+_starters: dict[str, _Starts] = {}
+_installed: list[bool] = []
+
+
+def limit_starts(folder: str, failed: Failed, most: int = MAX_STARTS) -> Callable[[], None]:
+    """Let the code in a folder start only so many processes in a minute, and none from a copy of this one."""
+    if not _installed:
+        _installed.append(True)
+        sys.addaudithook(_starting)  # for good: one that can be taken off again is none
+    _starters[folder] = made = _Starts(failed, most, os.getpid(), deque())
+
+    def leave() -> None:
+        if _starters.get(folder) is made:
+            del _starters[folder]
+
+    return leave
+
+
+def _starting(event: str, _args: tuple[Any, ...]) -> None:
+    if event not in _STARTS or not _starters:
+        return
+    found = whose(sys._getframe(1), {folder: folder for folder in _starters})  # noqa: SLF001 - as above
+    if found is None:
+        return
+    starts, now = _starters[found[0]], time.monotonic()
+    while starts.when and now - starts.when[0] > STARTS_SECONDS:
+        starts.when.popleft()
+    starts.when.append(now)
+    if os.getpid() != starts.pid:
+        raise RuntimeError("a copy of the program starts no processes")
+    if len(starts.when) > starts.most:
+        if len(starts.when) == starts.most + 1:
+            starts.failed(f"it starts too many processes ({found[1]})")
+        raise RuntimeError(f"a plugin starts at most {starts.most} processes in a minute")
 
 
 def whose(frame: FrameType | None, folders: Mapping[str, str]) -> tuple[str, str] | None:

@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,20 +30,31 @@ from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
 from homarus.plugins.apart import CALL_SECONDS, START_SECONDS, Apart, sandbox_of
 from homarus.plugins.api import Call, ChannelFactory, Decision, HookFunction, ToolFunction
-from homarus.plugins.health import STALL_SECONDS, HealthBook, LoopWatch, noting
+from homarus.plugins.health import (
+    GROWTH,
+    MAX_STARTS,
+    STALL_SECONDS,
+    HealthBook,
+    LoopWatch,
+    Strain,
+    in_folder,
+    limit_starts,
+    measured,
+    noting,
+)
 from homarus.plugins.manifest import (
     BEFORE_CALL,
     BOOTSTRAP,
-    HOOKS,
     Entry,
     Lock,
     Plugin,
     PluginSettings,
     ToolManifest,
     find_plugin,
+    keys_of,
     usable,
 )
-from homarus.tools.execute import BeforeCall
+from homarus.tools.execute import Asks, BeforeCall
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
 from homarus.tools.untrusted import wrapped
 
@@ -53,6 +65,7 @@ _log = logging.getLogger(__name__)
 # So many calls of a plugin inside the program may hang; then it gets no more.
 MAX_BUSY = 8
 GUARD_SECONDS = 10.0
+MAX_ANSWER = 1_000_000
 # Of an event, what is not for a plugin in its own process.
 _KEPT = frozenset({"cfg", UNTRUSTED})
 # Registers a handler for a key of hooks; `hooks/registry.py` has it.
@@ -81,17 +94,22 @@ class Plugins:
         registry: Registry,
         *,
         seconds: float = CALL_SECONDS,
+        start: float = START_SECONDS,
         stall: float = STALL_SECONDS,
+        growth: Strain = GROWTH,
+        starts: int = MAX_STARTS,
         only: str = "",
     ) -> None:
         self._config, self._registry = config, registry
-        self._seconds = seconds
+        self._seconds, self._start = seconds, start
         self.health = HealthBook(config.paths.own_dir)
         self._apart: list[Apart] = []
         # What runs inside, by folder; and how many of its calls have not come back.
         self._inside: dict[str, str] = {}
         self._busy: Counter[str] = Counter()
-        self._watch = LoopWatch(self._inside, self._stalled, seconds=stall)
+        self._watch = LoopWatch(self._inside, self._stalled, config.paths.own_dir, seconds=stall)
+        self._held = self._watch.held_to_the_end()
+        self._growth, self._starts, self._leave = growth, starts, list[Callable[[], None]]()
         self._tools: list[Tool] = []
         self.hooks: list[Hook] = []
         # The chat platforms that plugins bring, with what makes an account of each.
@@ -116,16 +134,22 @@ class Plugins:
 
     async def aclose(self) -> None:
         self._watch.close()
+        for leave in self._leave:
+            leave()
         await asyncio.gather(*(each.aclose() for each in self._apart))
 
     def _use(self, plugin: Plugin, entry: Entry) -> None:
         assert plugin.manifest is not None
         functions: dict[str, ToolFunction] = {}
+        if where := in_folder(self._held, str(plugin.folder)):
+            self.health.note(plugin.id, f"it blocked the whole program until that was ended ({where})", blocked=True)
+            usable(self._config, plugin.id, entry, Lock(self._config.paths).read())
         runs_inside = entry.in_process and not self.health.of(plugin.id).blocked
         if runs_inside:
             self._inside[str(plugin.folder)] = plugin.id
+            self._leave.append(limit_starts(str(plugin.folder), partial(self._failed, plugin.id), self._starts))
             inside = _Inside(plugin, entry, self._registry, self._made_by)
-            inside.load(self._seconds)
+            inside.load(self._start)
             functions = inside.functions
             for name, brought in inside.channels.items():
                 self.channels.setdefault(name, brought)
@@ -149,9 +173,10 @@ class Plugins:
         """Let the hooks of plugins hear what `listen` tells of; return what looks at calls, if anything does."""
         for hook in self.hooks:
             if hook.name != BEFORE_CALL:
-                key, source = HOOKS.get(hook.name, hook.name), f"plugin:{hook.plugin}"
-                # Longer than it may take, so that it is noted here that it took too long.
-                listen(key, partial(self._hear, hook), source=source, order=hook.order, seconds=GUARD_SECONDS * 2)
+                for key in keys_of(hook.name):
+                    # Longer than it may take, so that it is noted here that it took too long.
+                    more = {"source": f"plugin:{hook.plugin}", "order": hook.order, "seconds": GUARD_SECONDS * 2}
+                    listen(key, partial(self._hear, hook), **more)
         guards = sorted((each for each in self.hooks if each.name == BEFORE_CALL), key=lambda each: each.order)
         return partial(self._before_call, guards) if guards else None
 
@@ -163,15 +188,18 @@ class Plugins:
             raise
 
     async def _ask(self, hook: Hook, given: Any) -> Any:
-        async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
-            answer = await beside_the_loop(hook.function, given)
-            return await answer if inspect.isawaitable(answer) else answer
+        inside = nullcontext() if hook.apart else measured(partial(self._failed, hook.plugin), self._growth)
+        with inside:
+            async with asyncio.timeout(min(self._seconds, GUARD_SECONDS)):
+                answer = await beside_the_loop(hook.function, given)
+                return await answer if inspect.isawaitable(answer) else answer
 
     async def _before_call(
         self, guards: list[Hook], tool: Tool, arguments: dict[str, Any], context: ToolContext
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Asks:
         """Ask every plugin that looks at calls, in order. The first block ends the asking; one that fails blocks."""
         self._watch.start()
+        reasons: list[str] = []
         for hook in guards:
             call, plugin = Call(tool.name, dict(arguments), str(context.session)), hook.plugin
             try:
@@ -187,7 +215,9 @@ class Plugins:
                 arguments = dict(found.arguments)
                 if hook.apart:
                     context.taint.add(f"plugin:{plugin}")
-        return arguments
+            if found is not None and found.ask:
+                reasons.append(f"the plugin {plugin} wants you to be asked: {single_line(found.ask, 300)}")
+        return Asks(arguments, "; ".join(reasons)) if reasons else arguments
 
     async def _run_apart(
         self, plugin: str, apart: Apart, name: str, context: ToolContext, arguments: dict[str, Any]
@@ -212,7 +242,7 @@ class Plugins:
         if self._busy[plugin] >= MAX_BUSY:
             return _answer(plugin, f"{MAX_BUSY} calls of the plugin {plugin} never came back", context, is_error=True)
         try:
-            with context.cancel.interrupting():
+            with context.cancel.interrupting(), measured(partial(self._failed, plugin), self._growth):
                 async with asyncio.timeout(self._seconds):
                     result = await beside_the_loop(counted, arguments)
                     text = await result if inspect.isawaitable(result) else result
@@ -222,7 +252,10 @@ class Plugins:
             told = "took too long" if isinstance(problem, TimeoutError) else f"{type(problem).__name__}: {problem}"
             self._failed(plugin, told)
             return _answer(plugin, f"the plugin {plugin} failed: {single_line(told, 500)}", context, is_error=True)
-        return _answer(plugin, str(text), context)
+        text = str(text)
+        if len(text) > MAX_ANSWER:
+            self._failed(plugin, f"it floods: an answer of {len(text)} characters was cut")
+        return _answer(plugin, text, context)
 
     def _failed(self, plugin: str, problem: str) -> None:
         _log.warning("plugins: %s: %s", plugin, single_line(problem, 500))
@@ -233,11 +266,12 @@ class Plugins:
         self._watch.start()
         return noting(thing, methods, partial(self._failed, plugin))
 
-    def _stalled(self, plugin: str, where: str) -> None:
+    def _stalled(self, plugin: str, where: str, ends_it: bool) -> None:
         """Say which plugin blocks everything; called from the thread that saw it."""
-        told = f"it blocks the whole program ({where}); after the next start it does not run inside any more"
+        told = f"it blocks the whole program ({where})"
+        told += "; after the next start it does not run inside any more" if ends_it else " and came back"
         _log.error("plugins: %s: %s", plugin, told)
-        self.health.note(plugin, told, blocked=True)
+        self.health.note(plugin, told, blocked=ends_it)
 
 
 class _Inside:
@@ -309,7 +343,7 @@ class _Inside:
             path = self._plugin.folder / file
             function_of(name, path, path.read_bytes(), function)(api)
 
-        problem = run_alone(registering, self, min(seconds, START_SECONDS))
+        problem = run_alone(registering, self, seconds)
         self._late = True
         if isinstance(problem, HomarusError):
             raise problem
@@ -371,4 +405,4 @@ def _tool(plugin: str, tool: ToolManifest, run: RunTool) -> Tool:
 
 
 def _answer(plugin: str, text: str, context: ToolContext, *, is_error: bool = False) -> ToolOutput:
-    return said(wrapped(text[:1_000_000], f"plugin {plugin}", context.ids.uuid()[:8]), is_error=is_error)
+    return said(wrapped(text[:MAX_ANSWER], f"plugin {plugin}", context.ids.uuid()[:8]), is_error=is_error)

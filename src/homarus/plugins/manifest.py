@@ -28,11 +28,19 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 FILE = "homarus.plugin.json"
 MAX_FILES, MAX_BYTES, MAX_TOOLS = 2_000, 50_000_000, 50
 BEFORE_CALL, BOOTSTRAP = "before_tool_call", "agent:bootstrap"
-# The moments of a plugin by OpenClaw's names for them. Those of hooks (`command:new`) are understood, too.
+# The moments of a plugin by OpenClaw's names for them, as keys or families of hooks. Those names (`command:new`) are understood, too.
 HOOKS = {
+    "inbound_claim": "message:claim",
+    "before_dispatch": "message:dispatch",
     "before_model_resolve": "model:resolve",
+    "agent_turn_prepare": "agent:prepare",
     "before_prompt_build": "prompt:build",
+    "before_agent_run": "run:before",
     "before_agent_reply": "agent:reply",
+    "before_agent_finalize": "answer:final",
+    "before_message_write": "write:before",
+    "model_call_started": "model:call:started",
+    "model_call_ended": "model:call:ended",
     "llm_input": "model:input",
     "llm_output": "model:output",
     "tool_result_persist": "tool:persist",
@@ -42,18 +50,27 @@ HOOKS = {
     "session_end": "session:end",
     "subagent_spawned": "subagent:spawned",
     "subagent_ended": "subagent:ended",
+    "cron_changed": "cron",
     "cron_started": "cron:started",
     "cron_finished": "cron:finished",
     "before_install": "install:before",
     "before_compaction": "session:compact:before",
     "after_compaction": "session:compact:after",
-    "before_reset": "command:reset",
+    "before_reset": "command:new command:reset session:auto-reset",
     "message_received": "message:received",
+    "reply_payload_sending": "message:reply",
     "message_sending": "message:sending",
     "message_sent": "message:sent",
     "gateway_start": "gateway:startup",
     "gateway_stop": "gateway:shutdown",
 }
+
+
+def keys_of(hook: str) -> list[str]:
+    """Return the keys that a moment of a manifest stands for."""
+    return HOOKS.get(hook, hook).split() or [hook]
+
+
 _ID = late(r"[a-z0-9][a-z0-9_-]{0,47}")
 _TOOL = late(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 
@@ -186,7 +203,7 @@ def _wrong(manifest: Manifest) -> str:
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
     for hook in manifest.hooks:
-        if hook != BEFORE_CALL and (why := unheard(HOOKS.get(hook, hook))):
+        if hook != BEFORE_CALL and (why := "".join(map(unheard, keys_of(hook)))):
             return f"hooks: {why}"
     for channel in manifest.channels:
         if not is_free(channel.id):

@@ -45,6 +45,7 @@ class Decision:
     block: bool = False
     reason: str = ""
     arguments: dict[str, Any] | None = None
+    ask: str = ""
 
 
 def pose_as_api() -> None:
@@ -84,7 +85,7 @@ def heard(api: Api, name: str, given: dict[str, Any]) -> dict[str, Any] | None:
         for function in functions:
             done(function(event))
         return {"context": event.context, "messages": event.messages}
-    arguments = None
+    arguments, asks = None, []
     for function in functions:
         found = done(function(Call(**given)))
         if found is None:
@@ -95,7 +96,9 @@ def heard(api: Api, name: str, given: dict[str, Any]) -> dict[str, Any] | None:
             return {"block": True, "reason": found.reason}
         if found.arguments is not None:
             arguments = given["arguments"] = found.arguments
-    return {"arguments": arguments}
+        if found.ask:
+            asks.append(str(found.ask))
+    return {"arguments": arguments, "ask": "; ".join(asks)}
 
 
 def main() -> None:

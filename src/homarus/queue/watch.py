@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from homarus.core.cancel import Cancel
 from homarus.core.events import RunEvent, ToolEnded, ToolStarted
@@ -14,6 +14,13 @@ from homarus.core.events import RunEvent, ToolEnded, ToolStarted
 _log = logging.getLogger(__name__)
 WARN_SECONDS = 120.0
 _BEGAN: dict[type[RunEvent], int] = {ToolStarted: 1, ToolEnded: -1}
+
+
+class Timers(Protocol):
+    """What of an event loop a watch needs."""
+
+    def time(self) -> float: ...
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> asyncio.TimerHandle: ...
 
 
 def abort_after(warn: float) -> float:
@@ -24,8 +31,17 @@ def abort_after(warn: float) -> float:
 class Watch:
     """Watches one turn while its context lasts."""
 
-    def __init__(self, name: str, cancel: Cancel, *, warn: float = WARN_SECONDS, abort: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        cancel: Cancel,
+        *,
+        warn: float = WARN_SECONDS,
+        abort: float | None = None,
+        timers: Timers | None = None,
+    ) -> None:
         self._name = name
+        self._loop: Timers = timers or asyncio.get_running_loop()
         self._cancel = cancel
         self._warn = warn
         self._abort = abort_after(warn) if abort is None else abort
@@ -34,7 +50,6 @@ class Watch:
         self._last = 0.0
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         self.moved()
         self._arm(self._warn)
         return self

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from homarus.agent.hook_events import Handled
+from homarus.commands.router import IntakeResult
 from homarus.commands.words import ATTACHED, is_stop
+from homarus.core.behind import durable
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.events import RunEnded
 from homarus.core.messages import Inbound, Outbound
@@ -40,6 +43,7 @@ _STAYS = "staysHere"
 _LETTER = "#letter"  # what another program answers, whose answer is brought from here
 _VOICE = "#voice"  # a voice of a group, to be heard before it is decided whether it speaks to the agent
 MAX_VOICES = 20
+CLAIM = "message:claim"
 
 
 _URGENT = [["/stop"], ["/approve"], ["/status"], ["/steer"], ["/tell"], ["/btw"]]
@@ -124,8 +128,9 @@ class Intake:
             key = message_key(inbound) + _VOICE
             if self._journal.accept(Queued(key, inbound, Route("", SessionKey.parse("main")))):
                 self._do(self._listened(inbound, key, self._order(inbound).place()))
-            return
-        await self._judged(inbound)
+        else:
+            await self._judged(inbound)
+        await durable()
 
     async def _listened(self, inbound: Inbound, key: str, place: AbstractAsyncContextManager[None]) -> None:
         """Hear a voice message, and only then decide about it; who writes in its chat meanwhile comes after it."""
@@ -273,7 +278,13 @@ class Intake:
     async def _session(self, route: Route, inbound: Inbound) -> None:
         key, facts = route.session_key, dict(inbound.facts or {})
         stays = facts.pop(_STAYS, False)
-        done = await self._client.take(key, replace(inbound, facts=facts or None))
+        inbound = replace(inbound, facts=facts or None)
+        # What stops or steers the program stays out of reach of hooks.
+        claim = (
+            Handled() if is_order(inbound.text) else await self._home.tell.handled(CLAIM, key, inbound, inbound.text)
+        )
+        replies = tuple(filter(None, [claim.reply]))
+        done = IntakeResult(replies) if claim.done else await self._client.take(key, inbound)
         name = f"{message_key(inbound)}.{key.agent_id}"
         for number, reply in enumerate(done.replies):
             self._desk.post(answer(inbound, f"said.{name}.{number}", reply))

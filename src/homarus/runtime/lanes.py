@@ -19,17 +19,11 @@ MAX_LANES = 64
 
 
 class Lanes:
-    """Holds at most `MAX_LANES` lanes that are idle, and every lane that is not. `forgotten` is told which ones went."""
+    """Holds at most `MAX_LANES` lanes that are idle, and every lane that is not."""
 
-    def __init__(
-        self,
-        inboxes: Path,
-        open_: Callable[[SessionKey, Inbox], SessionLane],
-        forgotten: Callable[[SessionKey], None],
-    ) -> None:
+    def __init__(self, inboxes: Path, open_: Callable[[SessionKey, Inbox], SessionLane]) -> None:
         self._inboxes = inboxes
         self._open = open_
-        self._forgotten = forgotten
         self._lanes: dict[SessionKey, SessionLane] = {}
 
     def get(self, key: SessionKey) -> SessionLane | None:
@@ -84,7 +78,6 @@ class Lanes:
         if lane is not None:
             del self._lanes[key]
             lane.release()
-            self._forgotten(key)
         path = inbox_path(self._inboxes, key)
         if not Inbox(path).pending:
             remove(path)
@@ -98,7 +91,6 @@ class Lanes:
         surplus = len(self._lanes) - MAX_LANES
         for key in [key for key, lane in self._lanes.items() if lane.idle_now][: max(0, surplus)]:
             self._lanes.pop(key).release()
-            self._forgotten(key)
 
 
 def route_of(key: SessionKey, inbound: Inbound) -> Route:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from homarus.core.messages import (
 from homarus.core.routes import SessionKey
 from homarus.models.provider import Stop
 from homarus.models.ref import split_ref
-from homarus.models.select import chain
 from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
@@ -241,7 +240,7 @@ class LocalClient:
 
     async def status(self, session: SessionKey) -> SessionStatus:
         lane = self.runtime.open_lane(session)
-        model, row = self._next_model(session), await self.row(session)
+        model, row = await self._next_model(session), await self.row(session)
         said = [line.message for line in await self.operations.transcript(session)]
         answers = [each.usage for each in said if isinstance(each, Assistant)]
         if not model and row.model_provider and row.model:
@@ -252,21 +251,20 @@ class LocalClient:
             messages=len(said),
             cost=sum(usage.cost.total for usage in answers),
             model=model,
-            window=self.home.models.info(ref).window if ref else 0,
+            window=self.home.models.window(self.home.config.agent(session.agent_id), ref) if ref else 0,
             used=next((usage.total for usage in reversed(answers) if usage.total), 0),
             busy=lane.busy if lane else False,
             waiting=len(lane.waiting) if lane else 0,
             children=len(self.children.books.look(session).open),
         )
 
-    def _next_model(self, key: SessionKey) -> str:
+    async def _next_model(self, key: SessionKey) -> str:
         agent, found = self.home.config.agent(key.agent_id), self.home.store(key.agent_id).find(key)
         try:
             chosen = stored_override(found.entry, key) if found else None
-            models = chain(agent.raw, self.home.models.names(agent), override=chosen).models
+            return (await self.home.models.chain(agent, override=chosen)).primary.key
         except HomarusError:
             return ""  # the turn says what is wrong
-        return models[0].key if models else ""
 
     async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
         return [line.message for line in await self.operations.transcript(session)][-limit:]
@@ -321,6 +319,9 @@ class LocalClient:
             self.home.tell.session_ended(key, event.rpartition(":")[2])
             self.home.sessions.forget(key)
             store.reset(key, by="new" if event == "command:new" else "reset")
+            # Taken at once, so that another terminal that follows it does not come first and we miss what is said there.
+            with suppress(Locked), self.home.opened(key):
+                pass
             return notes
 
     async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:

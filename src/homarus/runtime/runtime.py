@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from msgspec import convert
 from msgspec.structs import replace
@@ -66,7 +67,7 @@ class Runtime:
         self.home = home
         self.turns = TurnRunner(home)
         self.children = Children(self)
-        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._forget)
+        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane)
         self.letters = Letters(home.config.paths.own_dir / "letters")
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
@@ -78,8 +79,8 @@ class Runtime:
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
         self.index_flusher = IndexFlusher()
-        # One thing at a time in a session: a turn, a compaction by hand, or starting over.
-        self._alone: dict[SessionKey, asyncio.Lock] = {}
+        # One thing at a time in a session: a turn, a compaction by hand, or starting over. A lock stays while somebody has it or waits.
+        self._alone: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._operations: dict[SessionKey, Cancel] = {}
         self._answered = False
         most = home.config.block("agents.defaults", TurnSettings).max_concurrent
@@ -189,7 +190,10 @@ class Runtime:
         drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
         session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
         settings = self.home.config.block("messages.queue", QueueSettings)
-        return resolve(settings, channel, inline=inline, session=session)
+        rules = resolve(settings, channel, inline=inline, session=session)
+        # Where hooks say whether a turn may run, what is said to one that runs waits for a turn of its own.
+        joins = rules.mode in {Mode.STEER, Mode.STEER_BACKLOG} and self.home.tell.anybody("run:before")
+        return replace(rules, mode=Mode.FOLLOWUP) if joins else rules
 
     def owed(self, key: SessionKey) -> int:
         """Return how many sub-agents of a session have not reported."""
@@ -227,9 +231,6 @@ class Runtime:
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
             return lane
-
-    def _forget(self, key: SessionKey) -> None:
-        self._alone.pop(key, None)
 
     # Turns.
 

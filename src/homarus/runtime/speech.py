@@ -52,7 +52,9 @@ INTERRUPTED = "⚠️ The program was stopped while it worked on this, and could
 class Mail(Protocol):
     """What a speech needs of whoever sends."""
 
-    def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+    def post(
+        self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None, reply: bool = False
+    ) -> bool:
         """Make a message durable and bring it on its way; False where it was known. A preview becomes the message."""
         ...
 
@@ -160,7 +162,7 @@ class Speech:
             self._post("end", f"⚠️ {single_line(redacted(outcome.error), ERROR_CHARS) or 'the turn failed'}")
         again, self._failed = self._failed, []
         for message in again:
-            self._mail.post(message)
+            self._mail.post(message, reply=True)
 
     def close(self) -> None:
         self._blocks = None
@@ -294,7 +296,7 @@ class Speech:
         if said and not file:
             preview, self._preview = self._preview, None
         try:
-            self._mail.post(message, pause=pause, preview=preview)
+            self._mail.post(message, pause=pause, preview=preview, reply=True)
         except StorageError as problem:  # a full disk: the turn goes on, and it is tried once more at its end
             _log.error("words for %s are not durable yet: %s", message.channel, problem)
             self._failed.append(message)

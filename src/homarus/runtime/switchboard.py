@@ -54,7 +54,7 @@ SHOWN = (
     "and do not repeat it.]\n"
 )
 MAX_ASKED = 200
-SENDING = "message:sending"
+SENDING, REPLY, FINAL = "message:sending", "message:reply", "answer:final"
 SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
@@ -260,6 +260,8 @@ class Switchboard:
         assert newest is not None
         place = self.manager.place(newest.route.channel, newest.route.account)
         manner = manner_for(self._home.config, newest.route, newest.inbound, live.refresh(), place)
+        if self._home.tell.anybody(FINAL):
+            manner = replace(manner, blocks=replace(manner.blocks, enabled=False))
         return Speech(self, batch, manner, live.writer)
 
     def _over(self, key: SessionKey, item: Queued, leave: Callable[[], None]) -> None:
@@ -278,11 +280,14 @@ class Switchboard:
             if not speech.catch_up().ended and not goes_on:
                 speech.interrupted()
 
-    def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+    def post(
+        self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None, reply: bool = False
+    ) -> bool:
         """Make a message durable and bring it on its way. Where hooks look at it first, it is durable when `posted` returns."""
-        if self.has_taken(message.id) or not self._home.tell.anybody(SENDING):
+        looked_at = self._home.tell.anybody(SENDING) or (reply and self._home.tell.anybody(REPLY))
+        if self.has_taken(message.id) or not looked_at:
             return self.sender.submit(message, pause=pause, preview=preview)
-        task = asyncio.ensure_future(self._post_heard(message, pause))
+        task = asyncio.ensure_future(self._post_heard(message, pause, reply=reply))
         self._posting.add(task)
         task.add_done_callback(self._posting.discard)
         return True
@@ -294,16 +299,34 @@ class Switchboard:
         for message in again:
             self.sender.submit(message)
 
-    async def _post_heard(self, message: Outbound, pause: float) -> None:
+    async def _post_heard(self, message: Outbound, pause: float, *, reply: bool) -> None:
         # What was posted to a chat first is there first, however long hooks look at it.
         async with self._in_order.setdefault(target_of(message), asyncio.Lock()):
-            heard = await self.sending(message)
+            whole = await self._replying(message) if reply else message
+            heard = await self.sending(whole) if whole is not None else None
             try:
                 if heard is not None:
                     self.sender.submit(heard, pause=pause)
             except StorageError as problem:  # a full disk: it is tried once more by whoever waits for it
                 _log.error("words for %s are not durable yet: %s", message.channel, problem)
                 self._unposted.append(heard or message)
+
+    async def _replying(self, message: Outbound) -> Outbound | None:
+        """Return a turn's message as hooks want it; None where one cancels it. They take files away and add none."""
+        facts: dict[str, Any] = {"to": message.to, "channelId": message.channel, "accountId": message.account}
+        facts |= {"text": message.text, "media": list(message.media), "replyTo": message.reply_to}
+        facts |= {"asVoice": message.as_voice, "cancel": False}
+        told = await self._home.tell.ask(REPLY, main_session(self._home.config.default_agent.id), facts)
+        if told is None:
+            return message
+        text, media, reply_to = (told.context.get(name) for name in ("text", "media", "replyTo"))
+        left = tuple(each for each in message.media if not isinstance(media, list) or each in media)
+        text = text if isinstance(text, str) else message.text
+        if told.context.get("cancel") is True or not (text or left):
+            return None
+        reply_to = reply_to if isinstance(reply_to, str) else message.reply_to
+        voice = told.context.get("asVoice") is True and bool(left)
+        return replace(message, text=text, media=left, reply_to=reply_to, as_voice=voice)
 
     async def sending(self, message: Outbound) -> Outbound | None:
         """Return a message as hooks want it to be sent, before it is promised; None where one of them cancels it."""
@@ -320,7 +343,8 @@ class Switchboard:
 
     def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
         # What a hook may change or keep back is not shown before it did.
-        return None if self._home.tell.anybody(SENDING) else self.sender.preview(message, mode, settings)
+        looked_at = any(map(self._home.tell.anybody, (SENDING, REPLY, FINAL)))
+        return None if looked_at else self.sender.preview(message, mode, settings)
 
     def discard(self, preview: Preview) -> None:
         self.sender.discard(preview)

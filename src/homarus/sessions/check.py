@@ -12,6 +12,7 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.messages import Assistant, Message, ToolResult
 from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
+from homarus.sessions.home import short_id
 from homarus.sessions.log import Form, Transcript, damaged_lines, identify, load_tail, read_entries
 from homarus.sessions.places import Kind, Place, owner_of, visit
 from homarus.sessions.repair import missing_results, open_calls, repair
@@ -37,7 +38,7 @@ def check_store(store: SessionStore) -> Iterator[Finding]:
         yield Finding("error", "database", str(store.database), store.problem, "see the message")
     for info in infos:
         if not info.indexed and info.place.kind is Kind.FILE:
-            cure = f"'homarus agent --session-key {info.name}' continues it"
+            cure = f"'homarus sessions resume {short_id(info.entry.session_id)}' continues it"
             yield Finding("info", "orphan", str(info.place.path), "no row of the index names this transcript", cure)
         if info.indexed and not info.place.path.exists():
             yield Finding("info", "no-transcript", info.name, "has no transcript yet, or lost it")

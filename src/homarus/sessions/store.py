@@ -6,11 +6,11 @@ listed beside them and copied into the folder when they are continued.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 MAX_LABEL = 120
+T = TypeVar("T")
 
 
 class SessionInfo(Struct, frozen=True):
@@ -144,6 +145,10 @@ class SessionStore:
         session_id, clock, ids = info.entry.session_id, self.clock, self.ids
         writer = SessionWriter(path, session_id, clock=clock, ids=ids, cwd=cwd, window=window, wait=wait)
         try:
+            now = self.find(key) if info.indexed else info
+            if now is None or (now.place.kind is Kind.FILE and now.place != info.place):
+                writer.close()  # it started over between the look and the lock
+                return self.open_writer(key, cwd=cwd, window=window, wait=wait)
             if info.entry.session_file != str(path) or not info.indexed:
                 self.update(key, session_id=session_id, session_file=str(path))
         except BaseException:
@@ -158,14 +163,16 @@ class SessionStore:
         session_id = self.ids.uuid()
         if info is None:
             return self._create(key, session_id)
-        if info.place.kind is Kind.FILE:
-            self._put_away(info, "reset")
         more: Json = {"sessionFile": str(self._fresh_path(key, session_id)), "startedBy": by}
         if info.place.kind is Kind.DATABASE:
             more["importedFrom"] = self._origin(info)
-        row = self.index.replace(
-            key, lambda now_there: lifecycle.fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
-        )
+
+        def begin() -> Json:
+            return self.index.replace(
+                key, lambda now_there: lifecycle.fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
+            )
+
+        row = self._put_away(info, "reset", begin)[1] if info.place.kind is Kind.FILE else begin()
         return self._info(str(key), row)
 
     def overdue(
@@ -195,9 +202,12 @@ class SessionStore:
             return None
         if info.place.kind is Kind.DATABASE:
             raise Unknown(f"{info.name} is kept in {self.database}, which is only read", cure="delete it with OpenClaw")
-        archived = self._put_away(info, "deleted")
-        if info.indexed:
-            self.index.remove([info.name])
+
+        def forget() -> None:
+            if info.indexed:
+                self.index.remove([info.name])
+
+        archived, _ = self._put_away(info, "deleted", forget)
         return Place(self.agent_id, info.entry.session_id, Kind.ARCHIVE, archived) if archived else None
 
     def rename(self, key: SessionKey, label: str) -> SessionInfo:
@@ -319,14 +329,17 @@ class SessionStore:
     def _origin(self, info: SessionInfo) -> Json:
         return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
 
-    def _put_away(self, info: SessionInfo, why: str) -> Path | None:
-        """Make an archive of a transcript; what the conversation was called goes along, as its last line."""
+    def _put_away(self, info: SessionInfo, why: str, then: Callable[[], T]) -> tuple[Path | None, T]:
+        """Make an archive of a transcript; what the conversation was called goes along, as its last line.
+
+        `then` changes the index before the lock is let go: whoever waited for it must not go on in the old place.
+        """
         path = info.place.path
         if info.entry.label and path.exists():
             with SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids) as writer:
                 writer.append(LABEL, {"name": info.entry.label})
         with own(path, self.clock.now()):
-            return move_aside(path, why, self.clock.now()) if path.exists() else None
+            return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
 
 
 def _newer(foreign: Foreign, mine: SessionInfo) -> bool:

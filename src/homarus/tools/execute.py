@@ -33,10 +33,17 @@ class Gate(Protocol):
         """Admit one call, exactly as it will run."""
 
 
+class Asks(Struct, frozen=True):
+    """The arguments that a call shall have, and why a person must be asked before it runs."""
+
+    arguments: dict[str, Any]
+    reason: str
+
+
 class BeforeCall(Protocol):
     """Sees every call before the gate does. It may change the arguments, or raise `Denied` to keep the call from running."""
 
-    def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any]]:
+    def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any] | Asks]:
         """Return the arguments that the call shall have."""
 
 
@@ -103,10 +110,15 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
         raise ToolError(f"there is no tool '{single_line(call.name, 64)}'", cure=f"use one of: {names}")
     arguments = _fitting(call.arguments, tool)
     context.cancel.check()
+    judged = context
     for before in box.before:
         # What comes back is checked like what the model wrote, and the gate decides on that.
-        arguments = _fitting(await before(tool, arguments, context), tool)
-    await box.gate(tool, arguments, context)
+        found = await before(tool, arguments, context)
+        if isinstance(found, Asks):
+            judged = replace(judged, asks="; ".join(filter(None, (judged.asks, found.reason))))
+            found = found.arguments
+        arguments = _fitting(found, tool)
+    await box.gate(tool, arguments, judged)
     context.cancel.check()
     output = await tool.run(context, arguments)
     if tool.taints:  # the words of a failure are the server's, too

@@ -80,8 +80,8 @@ class Case(Struct, frozen=True):
     mode: str = "ask"
     # What the session asked for and policy granted: see `wish`.
     elevated: str = "off"
-    # Whether the tool itself wants a person asked.
-    asks: bool = False
+    # Why the tool itself, or a plugin that looks at calls, wants a person asked.
+    asks: str = ""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ def _foreign(case: Case, known: Known) -> Objection | None:
 
 def _powers(case: Case, _: Known) -> Objection | None:
     if case.asks:
-        return Ask(f"{case.tool} wants to be asked for before each call")
+        return Ask(case.asks)
     if case.tool == "gateway" and case.action not in _LOOKS:
         # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
         return Ask("the configuration would be changed")
@@ -299,6 +299,8 @@ class PolicyGate:
             verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
         except (OSError, ValueError, RecursionError) as problem:  # a name that no disk can have, links without end
             raise Denied(f"what {tool.name} names cannot be judged: {single_line(str(problem), 120)}") from None
+        if isinstance(verdict, Ask) and case.asks not in verdict.reason:
+            verdict = replace(verdict, reason=f"{verdict.reason}; {case.asks}")
         if isinstance(verdict, Deny):
             raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
         plan = case.plan if tool.name == "exec" and case.plan is not None and case.plan.on_host else None
@@ -341,7 +343,7 @@ class PolicyGate:
             workspace=str(context.workspace),
             mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
-            asks=tool.asks,
+            asks=context.asks or (f"{name} wants to be asked for before each call" if tool.asks else ""),
         )
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:

@@ -122,6 +122,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     said: str = ""
     # The links of pages that the owner named there: they may be followed, as they stand, also after untrusted text was read.
     links: set[str] = field(default_factory=set)
+    # Why a person must be asked before this very call, where a plugin wants that.
+    asks: str = ""
 
     @property
     def shared(self) -> bool:

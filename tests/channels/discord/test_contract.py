@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("hikari", reason="needs hikari: pip install 'homarus[discord]'")
 
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
 from tests.channels.discord.fake_discord import ALICE, BOT, GENERAL, THREAD, TOKEN, FakeDiscord, Refuse, serving
+from tests.channels.foes import SCENARIOS
 
 from homarus.channels.channel import Host, Manifest
 from homarus.channels.discord.adapter import Discord
@@ -20,7 +21,21 @@ from homarus.channels.support import Pauses
 class DiscordRig:
     manifest = manifests()["discord"]
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+        {
+            "login",
+            "group",
+            "mention",
+            "thread",
+            "edit",
+            "react",
+            "media",
+            "busy",
+            "fail",
+            "drop",
+            "repeat",
+            "forward",
+            "bots",
+        }
     )
     wrong = {"token": "MTAw.wr0ng.word"}
     without: dict[str, str] = {}
@@ -46,10 +61,13 @@ class DiscordRig:
     def _room(self, who: str, to: str) -> str:
         return {"direct": f"9{self.person(who)}", "group": GENERAL, "thread": THREAD}[to]
 
+    def _author(self, who: str, **more: Any) -> dict[str, Any]:
+        return ALICE | {"id": self.person(who), "username": who, "global_name": who} | more
+
     async def write(
         self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b""
     ) -> str:
-        more: dict[str, Any] = {"author": ALICE | {"id": self.person(who), "username": who, "global_name": who}}
+        more: dict[str, Any] = {"author": self._author(who)}
         if mention:
             text, more["mentions"] = f"<@100> {text}", [BOT]
         if file:
@@ -75,6 +93,22 @@ class DiscordRig:
             "burst": False,
         }
         await self.fake.event("MESSAGE_REACTION_ADD", {**held, "emoji": {"id": None, "name": emoji}})
+
+    async def spoof(self, text: str) -> None:
+        owner = self.person("ada")
+        await self.fake.say(
+            text, self._room("eve", "direct"), author=self._author("eve", username=owner, global_name=owner)
+        )
+
+    async def forward(self, text: str) -> None:
+        inner = {"type": 0, "content": text, "embeds": [], "attachments": [], "timestamp": "2026-11-16T04:00:00+00:00",
+                 "edited_timestamp": None, "mentions": [], "mention_roles": [], "flags": 0, "components": []}  # fmt: skip
+        link = {"type": 1, "message_id": "1", "channel_id": "2"}
+        more = {"message_reference": link, "message_snapshots": [{"message": inner}], "author": self._author("ada")}
+        await self.fake.say("", self._room("ada", "direct"), **more)
+
+    async def bot(self, text: str) -> None:
+        await self.fake.say(text, GENERAL, author=self._author("bob", bot=True))
 
     async def repeat(self) -> None:
         await self.fake.event("MESSAGE_CREATE", self._last)

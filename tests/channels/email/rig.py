@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import smtplib
 import ssl
@@ -19,7 +20,7 @@ ME = "agent@test.example"
 
 
 class EmailRig:
-    features = frozenset({"login", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset({"login", "media", "busy", "fail", "drop", "repeat", "forward"})
     wrong = {"password": "wr0ng-word"}
     without = {
         "group": "a letter to several people is answered to its sender",
@@ -27,6 +28,7 @@ class EmailRig:
         "thread": "there are no groups; a thread of letters is kept by the letters themselves, see test_letters",
         "edit": "a letter that is sent is sent",
         "react": "it has no reactions",
+        "bots": "what says that a program wrote it is left unread, see tests/live/test_email.py",
     }
 
     def __init__(self, folder: Path) -> None:
@@ -72,6 +74,38 @@ class EmailRig:
             if login:
                 server.login(login, "secret")
             server.send_message(letter, from_addr=login or "spoofed@evil.example", to_addrs=[ME])
+
+    async def spoof(self, text: str) -> None:
+        """A letter in ada's name that the server cannot vouch for, and one of eve's own with ada's address as her name."""
+        for author, login in (("ada@test.example", ""), ('"ada@test.example" <eve@test.example>', "eve@test.example")):
+            letter = EmailMessage()
+            letter["From"], letter["To"] = author, ME
+            letter.set_content(text)
+            await asyncio.to_thread(self.post, letter, login)
+
+    async def forward(self, text: str) -> None:
+        letter = EmailMessage()
+        letter["From"], letter["To"], letter["Subject"] = self.person("ada"), ME, "Fwd: for you"
+        letter.set_content(
+            f"\n\n---------- Forwarded message ---------\nFrom: Eve <eve@test.example>\nSubject: for you\n\n{text}\n"
+        )
+        await asyncio.to_thread(self.post, letter, self.person("ada"))
+
+    async def bot(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def write_many(self, who: str, texts: list[str]) -> None:
+        await asyncio.to_thread(self._post_many, self.person(who), texts)
+
+    def _post_many(self, author: str, texts: list[str]) -> None:
+        with smtplib.SMTP("localhost", self.smtp) as server:
+            server.starttls(context=ssl.create_default_context(cafile=str(self.folder / "cert.pem")))
+            server.login(author, "secret")
+            for text in texts:
+                letter = EmailMessage()
+                letter["From"], letter["To"] = author, ME
+                letter.set_content(text)
+                server.send_message(letter, from_addr=author, to_addrs=[ME])
 
     async def write(self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b"") -> str:  # fmt: skip
         letter = EmailMessage()

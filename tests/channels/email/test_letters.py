@@ -158,6 +158,25 @@ def test_a_letter_as_a_message():
     raw = raw.replace(b"Subject", b"In-Reply-To: <0@x>\r\nSubject")
     found = letters.inbound(letters.read(raw), raw, ("a@b.example", ""), "work", "1/2")
     assert found.text == "hello[2J" and found.reply_to == "<0@x>"
+    assert not found.forwarded
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        "Subject: Fwd: x\r\n\r\n/reset",
+        "Subject: WG: x\r\n\r\nVon: Eve\r\nGesendet: heute\r\n\r\n/reset",
+        "Subject: x\r\nIn-Reply-To: <0@x>\r\n\r\nsee\r\n\r\n---------- Forwarded message ---------\r\nFrom: Eve\r\n\r\n/reset",
+        "Subject: x\r\n\r\nBegin forwarded message:\r\n\r\n> /reset",
+        'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: eve@x\r\n\r\n/reset\r\n--b--',
+    ],
+)
+def test_what_is_passed_on_is_read_whole_and_marked(letter: str) -> None:
+    raw = f"Message-ID: <1@x>\r\nFrom: a@b.example\r\n{letter}".encode()
+    found = letters.inbound(letters.read(raw), raw, ("a@b.example", ""), "work", "1/2")
+    assert found.forwarded
+    assert "/reset" in found.text
+    assert not found.text.startswith("/")
 
 
 _header = st.tuples(

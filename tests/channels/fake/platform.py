@@ -17,7 +17,7 @@ from tests.channels.contract import To
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discovery import read_manifests
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
-from homarus.core.messages import Inbound, Media, Outbound, Quote
+from homarus.core.messages import Inbound, Media, Outbound, Quote, Trust
 from homarus.delivery.place import Piece
 
 MANIFEST = read_manifests(Path(__file__).parents[1])["fake"]
@@ -160,7 +160,21 @@ class FakeRig:
 
     manifest = MANIFEST
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+        {
+            "login",
+            "group",
+            "mention",
+            "thread",
+            "edit",
+            "react",
+            "media",
+            "busy",
+            "fail",
+            "drop",
+            "repeat",
+            "forward",
+            "bots",
+        }
     )
     wrong: dict[str, object] = {"token": "wr0ng-word"}
     without: dict[str, str] = {}
@@ -197,22 +211,41 @@ class FakeRig:
             ref = f"f{number}"
             self.server.files[ref] = file
             media = (Media("file", "application/octet-stream", "a file.bin", len(file), ref),)
-        self._last = Inbound(
-            id=f"in{number}",
-            channel="fake",
-            text=text,
-            sender=self.person(who),
-            sender_name=who.title(),
-            handle=who,
-            peer=self.chat(who, to),
-            chat_type="direct" if to == "direct" else "group",
-            thread="t1" if to == "thread" else "",
-            mentioned=mention,
-            quote=Quote(answers, "…", ME.id, ours=True) if answers else None,
-            media=media,
+        self._post(
+            Inbound(
+                id=f"in{number}",
+                channel="fake",
+                text=text,
+                sender=self.person(who),
+                sender_name=who.title(),
+                handle=who,
+                peer=self.chat(who, to),
+                chat_type="direct" if to == "direct" else "group",
+                thread="t1" if to == "thread" else "",
+                mentioned=mention,
+                quote=Quote(answers, "…", ME.id, ours=True) if answers else None,
+                media=media,
+            )
         )
-        self.server.post(self._last)
-        return self._last.id
+        return f"in{number}"
+
+    def _post(self, inbound: Inbound) -> None:
+        self._last = inbound
+        self.server.post(inbound)
+
+    async def spoof(self, text: str) -> None:
+        eve, ada = self.person("eve"), self.person("ada")
+        posing = {"sender_name": ada, "handle": ada, "trust": Trust.OWNER, "facts": {"owner": True}}
+        self._post(Inbound(id=f"in{next(self._ids)}", channel="fake", text=text, sender=eve, peer=eve, **posing))
+
+    async def forward(self, text: str) -> None:
+        ada = self.person("ada")
+        held = {"text": text, "command": text, "forwarded": True}
+        self._post(Inbound(id=f"in{next(self._ids)}", channel="fake", sender=ada, peer=ada, **held))
+
+    async def bot(self, text: str) -> None:
+        where = {"peer": "room-1", "chat_type": "group", "from_bot": True}
+        self._post(Inbound(id=f"in{next(self._ids)}", channel="fake", text=text, sender=self.person("bob"), **where))
 
     async def react(self, who: str, message: str, emoji: str) -> None:
         self.server.post(Change("reacted", "fake", self.chat(who, "direct"), message, self.person(who), emoji))

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.channels.contract import SCENARIOS, Scenario, play
+from tests.channels.contract import Scenario, play
 from tests.channels.fake.platform import FakeRig
+from tests.channels.foes import SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -91,9 +91,14 @@ class IrcRig:
         "media": "it carries no files",
         "fail": "a server that fails closes the connection: it has no number for that",
         "repeat": "no line comes twice",
+        "forward": "it does not say that words were passed on",
+        "bots": "ngircd marks no programs; inspircd does, see tests/live/test_irc.py",
     }
 
-    def __init__(self, folder: Path, server: Callable[[Path], Any] = ngircd) -> None:
+    def __init__(
+        self, folder: Path, server: Callable[[Path], Any] = ngircd, more: frozenset[str] = frozenset()
+    ) -> None:
+        self.features = IrcRig.features | more
         self.folder, self._server = folder, server
         self.manifest = manifests()["irc"]
         self.opener = load_entry
@@ -143,6 +148,25 @@ class IrcRig:
 
     async def react(self, who: str, message: str, emoji: str) -> None:
         raise NotImplementedError
+
+    async def spoof(self, text: str) -> None:
+        """When ada is away eve takes her nick; what a server says of her connection she cannot take."""
+        ada, eve = self.people["ada"], self.people["eve"]
+        await until(lambda: any(line.command == "JOIN" and line.nick == "helper" for line in eve.seen))
+        ada.type("NICK away")
+        await until(lambda: any(line.command == "NICK" and line.last == "away" for line in eve.seen))
+        eve.type("NICK ada", f"PRIVMSG helper :{text}", "NICK eve")
+        await until(lambda: any(line.command == "NICK" and line.last == "eve" for line in ada.seen))
+        ada.type("NICK ada")
+
+    async def forward(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def bot(self, text: str) -> None:
+        bob = self.people["bob"]
+        if not any(line.command == "MODE" for line in bob.seen if "B" in line.last):
+            bob.type("MODE bob +B")
+        await self.write("bob", text, "group")
 
     async def repeat(self) -> None:
         raise NotImplementedError

@@ -121,10 +121,10 @@ class Gate:
 
 class MatrixRig:
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat"}
+        {"login", "group", "mention", "thread", "edit", "react", "media", "drop", "busy", "fail", "repeat", "bots"}
     )
     wrong = {"password": "wr0ng-word"}
-    without: dict[str, str] = {}
+    without = {"forward": "whoever passes an event on sends one of their own"}
 
     def __init__(self, folder: Path, server: str) -> None:
         self.folder, self._server = folder, server
@@ -176,7 +176,13 @@ class MatrixRig:
             self._direct[who] = await person.room(self.me, is_direct=True)
         room = self._direct[who] if to == "direct" else self._room
         await until(lambda: room in person.client.rooms and self.me in person.client.rooms[room].users)
+        if to != "direct":  # what was said in a room before the agent came in is not for it
+            await until(lambda: any(self._came_in(event, room) for event in person.seen))
         return room
+
+    def _came_in(self, event: dict[str, Any], room: str) -> bool:
+        about = (event["room"], event["type"], event.get("state_key"), event["content"].get("membership"))
+        return about == (room, "m.room.member", self.me, "join")
 
     async def write(self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b"") -> str:  # fmt: skip
         person, room = self.people[who], await self._where(who, to)
@@ -195,6 +201,16 @@ class MatrixRig:
     async def react(self, who: str, message: str, emoji: str) -> None:
         link = {"m.relates_to": {"rel_type": "m.annotation", "event_id": message, "key": emoji}}
         await self.people[who].put(await self._where(who, "direct"), "m.reaction", link)
+
+    async def spoof(self, text: str) -> None:
+        await self.people["eve"].client.set_displayname(self.person("ada"))
+        await self.write("eve", text)
+
+    async def forward(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def bot(self, text: str) -> None:
+        await self.people["bob"].say(await self._where("bob", "group"), text, msgtype="m.notice")
 
     async def repeat(self) -> None:
         self.wire.tell_again()

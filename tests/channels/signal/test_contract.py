@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.signal.fake_daemon import ACCOUNT, BOT_UUID, GROUP, FakeDaemon, RpcError, serving
 
 from homarus.channels.channel import Host, Manifest
@@ -18,7 +19,12 @@ class SignalRig:
     manifest = manifests()["signal"]
     features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
     wrong: dict[str, Any] = {}
-    without = {"thread": "it has no threads", "login": "a device is linked at its daemon, which asks for no secret"}
+    without = {
+        "thread": "it has no threads",
+        "login": "a device is linked at its daemon, which asks for no secret",
+        "forward": "it does not say that words were passed on",
+        "bots": "it does not say that a program writes",
+    }
 
     def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon
@@ -66,6 +72,16 @@ class SignalRig:
             "isRemove": False,
         }
         await self.daemon.say(reaction=held, source=self._source(who))
+
+    async def spoof(self, text: str) -> None:
+        named = {"source": self.person("ada"), "sourceName": self.person("ada")}
+        await self.daemon.say(text, source={**self._source("eve"), **named})
+
+    async def forward(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def bot(self, text: str) -> None:
+        raise NotImplementedError
 
     async def repeat(self) -> None:
         who, data = self._last

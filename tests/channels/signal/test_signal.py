@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 from tests.channels.signal.fake_daemon import ACCOUNT, ALICE, ALICE_UUID, BOT_UUID, GROUP, FakeDaemon, RpcError, serving
+from tests.ports import own_port
 
 from homarus.channels.signal import inbound as read
 from homarus.channels.signal.adapter import Signal
@@ -268,8 +268,7 @@ async def test_settings_that_cannot_work_end_the_account(tmp_path, settings):
 
 
 async def test_a_daemon_of_ours_is_started_and_ended(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     program, pid = tmp_path / "signal-cli", tmp_path / "pid"
     script = Path(__file__).with_name("fake_daemon.py")
     program.write_text(

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("slack_sdk", reason="needs slack_sdk: pip install 'homarus[slack]'")
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'homarus[slack]'")
 
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.slack.fake_slack import APP_TOKEN, BOT_TOKEN, GENERAL, ME, FakeSlack, Refuse, serving
 
 from homarus.channels.channel import Host, Manifest
@@ -24,7 +25,21 @@ THREAD = "1700000000.000001"
 class SlackRig:
     manifest = manifests()["slack"]
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+        {
+            "login",
+            "group",
+            "mention",
+            "thread",
+            "edit",
+            "react",
+            "media",
+            "busy",
+            "fail",
+            "drop",
+            "repeat",
+            "forward",
+            "bots",
+        }
     )
     wrong = {"botToken": "xoxb-wr0ng-word"}
     without: dict[str, str] = {}
@@ -70,6 +85,20 @@ class SlackRig:
     async def react(self, who: str, message: str, emoji: str) -> None:
         item = {"type": "message", "channel": self._room(who, "direct"), "ts": message}
         await self.fake.event({"type": "reaction_added", "user": self.person(who), "reaction": "heart", "item": item})
+
+    async def spoof(self, text: str) -> None:
+        owner = self.person("ada")
+        profile = {"display_name": owner, "real_name": owner}
+        room = self._room("eve", "direct")
+        await self.fake.say(text, room, user=self.person("eve"), username=owner, user_profile=profile)
+
+    async def forward(self, text: str) -> None:
+        """What is shared on Slack hangs below the sharer's own words, as an attachment."""
+        shared = [{"is_share": True, "author_id": self.person("eve"), "text": text, "fallback": text}]
+        await self.fake.say("look", self._room("ada", "direct"), user=self.person("ada"), attachments=shared)
+
+    async def bot(self, text: str) -> None:
+        await self.fake.say(text, GENERAL, user=self.person("bob"), bot_id="B9")
 
     async def repeat(self) -> None:
         await self.fake.event(self.fake.last)

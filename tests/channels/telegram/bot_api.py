@@ -228,16 +228,16 @@ class BotApi:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[BotApi]:
+async def serving(host: str = "127.0.0.1") -> AsyncIterator[BotApi]:
     api = BotApi()
     app = web.Application()
     app.router.add_post("/bot{token}/{method}", api._call)
     app.router.add_get("/file/bot{token}/{path:.*}", api._file)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, host, 0)
     await site.start()
-    api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    api.base = f"http://{host}:{runner.addresses[0][1]}"
     try:
         yield api
     finally:

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
 
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.telegram.bot_api import FORUM, GROUP, TOKEN, BotApi, Refuse, serving
 
 from homarus.channels.discovery import load_entry, manifests
@@ -22,7 +23,21 @@ TOPIC = 5
 class TelegramRig:
     manifest = manifests()["telegram"]
     features = frozenset(
-        {"login", "group", "mention", "thread", "edit", "react", "media", "busy", "fail", "drop", "repeat"}
+        {
+            "login",
+            "group",
+            "mention",
+            "thread",
+            "edit",
+            "react",
+            "media",
+            "busy",
+            "fail",
+            "drop",
+            "repeat",
+            "forward",
+            "bots",
+        }
     )
     wrong = {"botToken": "4242:wr0ng-word-wr0ng-word-wr0ng-word-wr0ng"}
     without: dict[str, str] = {}
@@ -62,6 +77,21 @@ class TelegramRig:
         self.api.update(message_reaction={
             "chat": {"id": person["id"], "type": "private"}, "message_id": int(message), "date": 1, "user": person,
             "old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": emoji}]})  # fmt: skip
+
+    async def spoof(self, text: str) -> None:
+        owner, eve = self.person("ada"), int(self.person("eve"))
+        posing = {"id": eve, "is_bot": False, "first_name": owner, "last_name": owner, "username": owner}
+        chat = {"id": eve, "type": "private"}
+        self.api.say(text, chat, **{"from": posing, "sender_chat": None, "author_signature": owner})
+
+    async def forward(self, text: str) -> None:
+        eve, ada = ({"id": int(self.person(who)), "is_bot": False, "first_name": who} for who in ("eve", "ada"))
+        origin = {"type": "user", "date": 1, "sender_user": eve}
+        self.api.say(text, {"id": ada["id"], "type": "private"}, **{"from": ada, "forward_origin": origin})
+
+    async def bot(self, text: str) -> None:
+        bob = {"id": int(self.person("bob")), "is_bot": True, "first_name": "bob"}
+        self.api.say(text, GROUP, **{"from": bob})
 
     async def repeat(self) -> None:
         self.api.update(message=self._last["message"])

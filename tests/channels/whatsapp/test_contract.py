@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.channels.contract import SCENARIOS, play
+from tests.channels.contract import play
+from tests.channels.foes import SCENARIOS
 from tests.channels.whatsapp.test_linked import GROUP, HERE, ME, FakeWorker
 
 from homarus.channels.channel import Host, Manifest
@@ -38,11 +39,12 @@ class Phone(FakeWorker):
 
 class WhatsAppRig:
     manifest = manifests()["whatsapp"]
-    features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat"})
+    features = frozenset({"group", "mention", "edit", "react", "media", "busy", "fail", "drop", "repeat", "forward"})
     wrong: dict[str, Any] = {}
     without = {
         "thread": "it has no threads",
-        "login": "a device is linked; the token of the Cloud API is in test_cloud",
+        "login": "a device is linked, without a secret that anybody could mistype",
+        "bots": "it does not say that a program writes",
     }
 
     def __init__(self, phone: Phone, folder: Path) -> None:
@@ -82,9 +84,25 @@ class WhatsAppRig:
                 "size": len(file),
                 "ref": str(path),
             }
+        self._post(n, held)
+        return f"M{n}:{self.person(who)}"
+
+    def _post(self, n: int, held: dict[str, Any]) -> None:
         self._last = held
         self.phone.post(n, held)
-        return f"M{n}:{self.person(who)}"
+
+    async def spoof(self, text: str) -> None:
+        n, eve = next(self._numbers), self.person("eve")
+        self._post(n, {"id": f"M{n}", "chat": eve, "group": False, "sender": eve, "mine": False, "name": self.person("ada"),
+                       "at": 1, "kind": "message", "text": text})  # fmt: skip
+
+    async def forward(self, text: str) -> None:
+        n, ada = next(self._numbers), self.person("ada")
+        self._post(n, {"id": f"M{n}", "chat": ada, "group": False, "sender": ada, "mine": False, "name": "ada",
+                       "at": 1, "kind": "message", "text": text, "forwarded": True})  # fmt: skip
+
+    async def bot(self, text: str) -> None:
+        raise NotImplementedError
 
     async def react(self, who: str, message: str, emoji: str) -> None:
         self.phone.post(next(self._numbers), {

@@ -71,7 +71,11 @@ class Person:
 class XmppRig:
     features = frozenset({"login", "group", "mention", "edit", "react", "media", "drop", "busy", "fail", "repeat"})
     wrong = {"password": "wr0ng-word"}
-    without = {"thread": "no client shows its threads"}
+    without = {
+        "thread": "no client shows its threads",
+        "forward": "whoever passes a message on writes one of their own",
+        "bots": "no stanza says that a program wrote it",
+    }
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -132,6 +136,27 @@ class XmppRig:
 
     async def react(self, who: str, message: str, emoji: str) -> None:
         await self.people[who].say("helper@localhost", stanzas.reactions(message, [emoji]))
+
+    async def spoof(self, text: str) -> None:
+        """The server lets nobody write another's address; a name for it they may give, and a copy that claims to be one."""
+        nick = stanzas.element("nick", "http://jabber.org/protocol/nick")
+        nick.text = self.person("ada")
+        inner = ET.Element(
+            f"{{{stanzas.CLIENT}}}message",
+            {"from": f"{self.person('ada')}/x", "to": "helper@localhost", "type": "chat"},
+        )
+        inner.append(stanzas.body(text))
+        copy = stanzas.element("received", stanzas.CARBONS)
+        forwarded = ET.SubElement(copy, f"{{{stanzas.FORWARD}}}forwarded")
+        forwarded.append(inner)
+        await self.people["eve"].say("helper@localhost", copy)
+        await self.people["eve"].say("helper@localhost", stanzas.body(text), nick)
+
+    async def forward(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def bot(self, text: str) -> None:
+        raise NotImplementedError
 
     async def repeat(self) -> None:
         person, id_, parts = self._last

@@ -36,7 +36,7 @@ async def home(tmp_path: Path):
 
 def client(home: Served, token: str = TOKEN, **more: Any) -> Any:
     more.setdefault("max_retries", 0)
-    return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{home.port}/v1", api_key=token, timeout=30, **more)
+    return openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{home.port}/v1", api_key=token, timeout=120, **more)
 
 
 def user(text: str) -> dict[str, str]:
@@ -252,11 +252,11 @@ async def test_a_caller_who_leaves_takes_the_turn_along(home: Served) -> None:
         stream = await api.chat.completions.create(model=MODEL, messages=[user("hello")], stream=True)
         await home.house.model.entered.wait()
         await stream.close()
-        await until(lambda: home.house.model.active == 0, 30)
+        await until(lambda: home.house.model.active == 0)
         plain = asyncio.ensure_future(api.chat.completions.create(model=MODEL, messages=[user("hello")]))
-        await until(lambda: home.house.model.active == 1, 30)
+        await until(lambda: home.house.model.active == 1)
         plain.cancel()
-        await until(lambda: home.house.model.active == 0, 30)
+        await until(lambda: home.house.model.active == 0)
 
 
 async def test_endpoints_are_off_until_the_owner_turns_them_on(tmp_path: Path) -> None:

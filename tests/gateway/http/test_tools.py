@@ -15,7 +15,7 @@ httpx = pytest.importorskip("httpx2")
 async def call(home: Served, body: Any, token: str = TOKEN) -> tuple[int, Any]:
     async with httpx.AsyncClient(trust_env=False) as http:
         headers = {"Authorization": f"Bearer {token}"}
-        found = await http.post(f"http://127.0.0.1:{home.port}/tools/invoke", json=body, headers=headers, timeout=30)
+        found = await http.post(f"http://127.0.0.1:{home.port}/tools/invoke", json=body, headers=headers, timeout=120)
     return found.status_code, found.json()
 
 

@@ -26,7 +26,7 @@ async def test_a_message_to_its_own_chat_is_not_repeated_by_the_answer(tmp_path:
     home, chat = house(tmp_path, call(action="send", message="Here."), "Here."), Platform()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("say it with the tool")
-        await until(lambda: len(home.model.requests) == 2, 20)
+        await until(lambda: len(home.model.requests) == 2)
         await agent.client.runtime.lane(MAIN).idle()
     assert chat.texts == ["Here."]
 
@@ -67,7 +67,7 @@ async def test_what_strangers_wrote_cannot_reach_somebody_new(tmp_path: Path) ->
         assert "/approve" in asked.text
         ident = asked.text.split("/approve ")[1].split()[0]
         await chat.says(f"/approve {ident} deny")
-        await until(lambda: "done" in chat.texts, 20)
+        await until(lambda: "done" in chat.texts)
     assert all(each.to == "7" for each in chat.shown)
 
 
@@ -95,7 +95,7 @@ async def test_a_reaction_goes_to_the_message_that_is_answered(tmp_path: Path) -
     home, chat = house(tmp_path, call(action="react", emoji="✅"), "NO_REPLY"), Platform()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("just react")
-        await until(lambda: ("react", "m1✅") in chat.signs, 20)
+        await until(lambda: ("react", "m1✅") in chat.signs)
 
 
 async def test_without_channels_the_tool_does_not_exist_and_without_a_gateway_it_says_so(tmp_path: Path) -> None:

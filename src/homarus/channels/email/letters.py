@@ -15,6 +15,7 @@ from email.errors import MessageError
 from email.message import EmailMessage
 from email.parser import BytesParser
 from email.utils import format_datetime, getaddresses, parsedate_to_datetime
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -35,6 +36,12 @@ _PROPERTY = late(r"\b(header\.from|header\.d|header\.i|smtp\.mailfrom)\s*=\s*\"?
 _BELOW = late(
     r"^(?:-{2,}\s*(?:original message|forwarded message|ursprüngliche nachricht|message d'origine|mensaje original)\s*-{2,}"
     r"|_{20,}\s*$|(?:\*?(?:from|von|de|da|van)\s*:\*?\s.*\n(?:.*\n){0,2}?\*?(?:sent|date|gesendet|datum|envoyé|enviado|inviato|verzonden)\s*:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+# How mail programs say that a letter passes on what somebody else wrote.
+_PASSED_ON = late(r"(?i)\s*(?:fwd?|wg|tr|rv|enc|doorst|vb|pd)\s*:")
+_PASSED_ON_BELOW = late(
+    r"^(?:-{2,}\s*(?:forwarded message|weitergeleitete nachricht|message transféré|mensaje reenviado)\s*-{2,}|begin forwarded message:)",
     re.IGNORECASE | re.MULTILINE,
 )
 _ROBOTS = late(r"(?:mailer-daemon|postmaster|no-?reply|do-?not-?reply|bounces?)(?:[+.=-].*)?@", re.IGNORECASE)
@@ -243,10 +250,18 @@ def new_words(text: str) -> tuple[str, str]:
     return (words, quoted.strip()) if words else (text.strip(), "")
 
 
+def passes_on(letter: EmailMessage, subject: str, text: str) -> bool:
+    """Say whether a letter brings somebody else's words: then they are read, and command nothing."""
+    inside = any(part.get_content_type() == "message/rfc822" for part in islice(letter.walk(), MAX_PARTS))
+    return inside or bool(_PASSED_ON.match(subject)) or bool(_PASSED_ON_BELOW.search(text))
+
+
 def inbound(letter: EmailMessage, raw: bytes, author: tuple[str, str], account: str, uid: str) -> Inbound:
     where = threading(letter, raw)
-    words, quoted = new_words(text_of(letter))
-    subject = field(letter, "Subject")
+    text, subject = text_of(letter), field(letter, "Subject")
+    forwarded = passes_on(letter, subject, text)
+    # What is passed on is what the letter is about, not what it answers: it stays whole.
+    words, quoted = (text, "") if forwarded else new_words(text)
     if subject and not where.before:
         words = f"{subject}\n\n{words}".strip()
     answers = where.before[-1] if where.before else ""
@@ -262,6 +277,7 @@ def inbound(letter: EmailMessage, raw: bytes, author: tuple[str, str], account: 
         thread=where.root,
         timestamp=moment(letter),
         reply_to=answers,
+        forwarded=forwarded,
         quote=Quote(answers, quoted[:2000]) if answers else None,
         media=files_of(letter, uid),
         facts={"subject": subject} if subject else None,

@@ -57,7 +57,8 @@ class EmailSettings(Block, frozen=True):
 
 def trouble(server: str, problem: BaseException) -> ChannelError:
     return ChannelError(
-        f"cannot work with {server}: {reason(problem)}", cure="check host, port and TLS of channels.email"
+        f"cannot work with {server}: {reason(problem)}",
+        cure="check imapHost, imapPort, smtpHost, smtpPort and TLS in channels.email",
     )
 
 

@@ -98,7 +98,8 @@ class Signal:
 
     @property
     def _away(self) -> str:
-        return "" if self._managed else f"start it: signal-cli -a {self._me.number} daemon --http {self._bind}"
+        where = self._external.partition("://")[2].partition("/")[0] or self._bind
+        return "" if self._managed else f"start it: signal-cli -a {self._me.number} daemon --http {where}"
 
     def _check_settings(self) -> None:
         if not self._me.number.startswith("+"):

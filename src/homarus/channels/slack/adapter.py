@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.slack import inbound as read
-from homarus.channels.support import Call, Note, Pauses, bound, download, listen, not_kept, noted, proxy_for
+from homarus.channels.support import Call, Note, Pauses, be_called, download, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -125,7 +125,7 @@ class Slack:
         self._pauses.reset()
         self._host.connected(me)
         path = str(self._settings.get("webhookPath") or "/slack/events")
-        await listen(bound(self._settings, PORT), path, self.called)
+        await be_called(self._host, PORT, path, self.called)
 
     async def called(self, call: Call) -> tuple[int, bytes]:
         """Take a request of Slack. Each is signed, and one that is older than five minutes is somebody's copy."""

@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.media import open_to_send
-from homarus.channels.support import Call, Note, Pauses, bound, listen, mime_of, not_kept, noted, refused
+from homarus.channels.support import Call, Note, Pauses, be_called, mime_of, not_kept, noted, refused
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, Denied, HomarusError
@@ -176,9 +176,10 @@ class Telegram:
             await self._take([update])
             return 200, b""
 
-        port = bound(self._settings, 8787)
-        self.port = int(port.getsockname()[1])
-        await listen(port, path, called)
+        await be_called(self._host, 8787, path, called, told=self._listens)
+
+    def _listens(self, port: int) -> None:
+        self.port = port
 
     async def _take(self, group: list[dict[str, Any]]) -> None:
         """Take one update in, or the several that are one album."""

@@ -18,10 +18,9 @@ from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.support import (
     Call,
     Pauses,
-    bound,
+    be_called,
     download,
     exchange,
-    listen,
     mime_of,
     never_left,
     proxy_for,
@@ -37,6 +36,7 @@ from homarus.net.proxy import Proxies, proxies_from
 
 API = "https://graph.facebook.com/v23.0"
 PEOPLE = 1000
+BUTTONS, LABEL, VALUE, BODY = 3, 20, 256, 1024  # what a message with buttons may hold
 _FILES = (".fbsbx.com", ".fbcdn.net", ".whatsapp.net", ".facebook.com")
 _RATE = {4, 80007, 130429, 131048, 131056, 133016}
 _NOT_NOW = {2, 131016}
@@ -80,9 +80,11 @@ class Cloud:
                 self._host.troubled(problem.message, cure=problem.cure)
                 await self._pauses.wait(problem.retry_after or 0.0)
         self._host.connected(me)
-        port = bound(self._settings, 8788)
-        self.port = int(port.getsockname()[1])
-        await listen(port, str(self._settings.get("webhookPath") or "/whatsapp-webhook"), self._called)
+        path = str(self._settings.get("webhookPath") or "/whatsapp-webhook")
+        await be_called(self._host, 8788, path, self._called, told=self._listens)
+
+    def _listens(self, port: int) -> None:
+        self.port = port
 
     async def _called(self, call: Call) -> tuple[int, bytes]:
         if call.method == "GET":
@@ -115,6 +117,8 @@ class Cloud:
         body: dict[str, Any] = {"type": "text", "text": {"body": piece.text, "preview_url": False}}
         if piece.file:
             body = await self._file(piece)
+        elif piece.buttons:
+            body = _tappable(piece) or body
         if message.reply_to:
             body["context"] = {"message_id": message.reply_to}
         answer = await self._message(message, body, once=True)
@@ -137,6 +141,8 @@ class Cloud:
         held: dict[str, Any] = {"id": answer["id"]}
         if piece.text and kind != "audio":
             held["caption"] = piece.text
+        if kind == "audio" and piece.as_voice and mime == "audio/ogg":
+            held["voice"] = True
         if kind == "document":
             held["filename"] = path.name
         return {"type": kind, kind: held}
@@ -221,6 +227,19 @@ class Cloud:
         if (error := answer.get("error")) is None and status < 400:
             return answer
         raise _explained(status, head, error or {}, doubt)
+
+
+def _tappable(piece: Piece) -> dict[str, Any] | None:
+    """Return a text with buttons; none where WhatsApp has no room for it: the words tell what to type."""
+    buttons = [one for row in piece.buttons for one in row]
+    fits = all(len(one.label) <= LABEL and len(one.value) <= VALUE for one in buttons)
+    if len(buttons) > BUTTONS or not fits or len(piece.text) > BODY:
+        return None
+    taps = [{"type": "reply", "reply": {"id": one.value, "title": one.label}} for one in buttons]
+    return {
+        "type": "interactive",
+        "interactive": {"type": "button", "body": {"text": piece.text}, "action": {"buttons": taps}},
+    }
 
 
 def _explained(status: int, head: Mapping[str, str], error: Mapping[str, Any], doubt: DeliveryFailure) -> DeliveryError:

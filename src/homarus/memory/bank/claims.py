@@ -339,41 +339,43 @@ def differs(one: Claim, other: Claim) -> bool:
 
 def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
     """Return for items given as (day, claims), by their position, which later one replaced each; the newest that says so."""
-    items = list(dated)
-    buckets: dict[tuple[str, str], list[tuple[int, Claim]]] = {}
-    for at, (_, found) in enumerate(items):
-        for claim in found:
-            for key in claim.keys:
-                buckets.setdefault((claim.subject, key), []).append((at, claim))
+    days, groups = _by_matter(dated)
     out: dict[int, int] = {}
-    compared: set[tuple[int, int, int, int]] = set()
-    for group in buckets.values():
-        for at, claim in group:
-            day = items[at][0]
-            for later, other in group:
-                if items[later][0] <= day or (at in out and (items[later][0], later) <= (items[out[at]][0], out[at])):
-                    continue
-                pair = (at, later, id(claim), id(other))  # two claims share many keys, and are compared once
+    compared: set[tuple[int, int, int, int]] = set()  # two claims share many keys, and are compared once
+    for group in groups:
+        for place, (at, claim) in enumerate(group):
+            for later, other in group[:place]:
+                if days[later] == days[at] or (at in out and (days[later], later) <= (days[out[at]], out[at])):
+                    break
+                pair = (at, later, id(claim), id(other))
                 if pair not in compared:
                     compared.add(pair)
                     if same_matter(claim, other) and differs(claim, other):
                         out[at] = later
+                        break
     return out
+
+
+def _by_matter(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> tuple[list[int], list[list[tuple[int, Claim]]]]:
+    """Return the day of each item, and groups of claims that may be about one matter, each with the newest first."""
+    days: list[int] = []
+    groups: dict[tuple[str, str], list[tuple[int, Claim]]] = {}
+    for at, (day, found) in enumerate(dated):
+        days.append(day)
+        for claim in found:
+            for key in claim.keys:
+                groups.setdefault((claim.subject, key), []).append((at, claim))
+    for group in groups.values():
+        group.sort(key=lambda item: (days[item[0]], item[0]), reverse=True)
+    return days, list(groups.values())
 
 
 def repeated(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
     """Return for items given as (day, claims), by their position, which later one says the same: the newest."""
-    items = list(dated)
-    buckets: dict[tuple[str, str], list[tuple[int, int, Claim]]] = {}
-    for at, (day, found) in enumerate(items):
-        for claim in found:
-            for key in claim.keys:
-                buckets.setdefault((claim.subject, key), []).append((day, at, claim))
     out: dict[int, int] = {}
-    for group in buckets.values():
-        newest_first = sorted(group, key=lambda item: (-item[0], -item[1]))
-        for place, (_, at, claim) in enumerate(newest_first):
-            later = next((o for _, o, other in newest_first[:place] if _says_the_same(claim, other) and o != at), None)
+    for group in _by_matter(dated)[1]:
+        for place, (at, claim) in enumerate(group):
+            later = next((o for o, other in group[:place] if _says_the_same(claim, other) and o != at), None)
             if later is not None and (at not in out or later > out[at]):
                 out[at] = later
     return out

@@ -212,7 +212,7 @@ def server_named(config: Config, name: str) -> ServerSettings:
     servers = config.block("mcp", McpSettings).servers
     if name not in servers:
         known = ", ".join(sorted(servers)) or "none"
-        raise ConfigError(f"there is no MCP server '{name}'", cure=f"servers are: {known}; 'homarus mcp set' adds one")
+        raise ConfigError(f"there is no MCP server '{name}'", cure=f"servers are: {known}; 'homarus mcp add' adds one")
     return servers[name]
 
 
