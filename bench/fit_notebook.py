@@ -36,6 +36,7 @@ PRIOR = [
 ]
 SMOOTH, ROUNDS, HARD = 20.0, 2, 1
 MAX_FALSE, MAX_WRONG = 0.05, 0.04
+HELD_OUT = {"eleventh"}  # never fitted to, so that it goes on telling what strangers would see
 
 
 class Case(Struct):
@@ -49,7 +50,7 @@ def cases(provider: str, models: Path | None) -> list[Case]:
     import numpy as np
 
     found = []
-    for path in sorted(SETS.glob("*.txt")):
+    for path in sorted(path for path in SETS.glob("*.txt") if path.stem not in HELD_OUT):
         for person in people(path):
             with told(person, provider, models) as book:
                 for question, wanted in [*person.asked, *((question, []) for question in person.never)]:

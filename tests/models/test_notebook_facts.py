@@ -11,22 +11,26 @@ from bench.bench_notebook import SETS, measure, people
 # Least share right, most wrong of what was asked, most answered of what was never told. All sets but the first were
 # written after the code, by other voices; docs/models.md says how they did before anything was changed for them.
 FLOORS = {
-    "first": (0.78, 0.04, 0.05),
-    "second": (0.68, 0.04, 0.05),
-    "third": (0.60, 0.05, 0.05),
-    "fourth": (0.70, 0.04, 0.05),
-    "fifth": (0.72, 0.04, 0.05),
-    "sixth": (0.52, 0.04, 0.05),
-    "seventh": (0.72, 0.04, 0.08),
-    "eighth": (0.54, 0.04, 0.08),
-    "ninth": (0.50, 0.04, 0.12),
+    "first": (0.78, 0.04, 0.06),
+    "second": (0.66, 0.04, 0.05),
+    "third": (0.65, 0.04, 0.05),
+    "fourth": (0.80, 0.04, 0.05),
+    "fifth": (0.76, 0.04, 0.05),
+    "sixth": (0.54, 0.04, 0.05),
+    "seventh": (0.76, 0.04, 0.08),
+    "eighth": (0.54, 0.04, 0.06),
+    "ninth": (0.52, 0.04, 0.10),
     "tenth": (0.45, 0.04, 0.18),
+    "eleventh": (0.46, 0.04, 0.16),
 }
+# Vectors bring more lines to choose from: they help where words are new, and cost a little where the thesaurus knows them.
+WITH_VECTORS = (-0.08, 0.0, 0.04)
 MODELS = Path(os.environ.get("HOMARUS_TEST_MODELS", "/nonexistent"))
 
 
 def check(name: str, provider: str) -> None:
-    right, wrong, false = FLOORS[name]
+    more = (0.0, 0.0, 0.0) if provider == "none" else WITH_VECTORS
+    right, wrong, false = (limit + step for limit, step in zip(FLOORS[name], more, strict=True))
     score = measure(SETS / f"{name}.txt", provider, MODELS)
     shares = score.shares
     assert shares[0] >= right, score
@@ -46,6 +50,7 @@ def test_the_sets_are_as_large_as_they_say():
         "eighth": (100, 150, 50),
         "ninth": (100, 150, 50),
         "tenth": (100, 150, 50),
+        "eleventh": (100, 150, 50),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip
