@@ -53,7 +53,10 @@ async def two_bots_do_not_talk_for_ever(rig: Rig, folder: Path) -> None:
         stage.answer, began = lambda _inbound: "NO_REPLY", time.monotonic()
         for number in range(25):
             await rig.bot(f"and you? {number}")
-        await until(lambda: len(stage.heard) + len(stage.refused) == 25, stage.trouble)
+        await until(
+            lambda: len(stage.heard) + len(stage.refused) == 25,
+            lambda: f"{stage.words()} {[one.inbound.text for one in stage.refused]} {stage.trouble()}",
+        )
         minutes = 1 + int((time.monotonic() - began) / 60)  # a server that is slow makes no loop of it
         # A message and its answer are two of twenty.
         assert len(stage.heard) == 10 if minutes == 1 else len(stage.heard) <= 10 * minutes

@@ -27,9 +27,16 @@ class ModelServer:
                 outer.asked[words] += 1
                 time.sleep(outer.seconds)
                 chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": given["model"]}
+                delta, why = {"content": f"re: {words}"}, "stop"
+                if order := ordered(given["messages"]):
+                    call = {"name": "exec", "arguments": json.dumps({"command": order})}
+                    delta, why = (
+                        {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": call}]},
+                        "tool_calls",
+                    )
                 parts = [
-                    {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", "content": f"re: {words}"}}]},
-                    {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+                    {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", **delta}}]},
+                    {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": why}]},
                     {**chunk, "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}},
                 ]
                 body = b"".join(f"data: {json.dumps(part)}\n\n".encode() for part in parts) + b"data: [DONE]\n\n"
@@ -42,7 +49,10 @@ class ModelServer:
 
             def log_message(self, *_: object) -> None: ...
 
-        self._server = ThreadingHTTPServer((host, 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None: ...  # whoever asked was killed
+
+        self._server = Server((host, 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -60,6 +70,14 @@ def said(messages: list[dict]) -> str:
             text = content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
             return " ".join(re.findall(r"\b(?:s|hook|word|tick|tele)\d+\b", text)) or text[-60:]
     return ""
+
+
+def ordered(messages: list[dict]) -> str:
+    """Return the command that the newest message orders (`run: ...`); nothing once it was run."""
+    content = messages[-1]["content"] if messages[-1]["role"] == "user" else ""
+    text = content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+    found = re.search(r"run: (.+)", text)
+    return found[1] if found else ""
 
 
 def settings(port: int, token: str, host: str = "127.0.0.1", **more: object) -> dict:

@@ -100,6 +100,44 @@ def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypa
     assert said in shown and "(" in shown
 
 
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "no database is named"),
+        ({"HOMARUS_FLEET_DATABASE": "nonsense"}, "begins with 'nonsense'"),
+        ({"HOMARUS_FLEET_DATABASE": "postgresql://x@127.0.0.1:9/none"}, "is away"),
+        ({"HOMARUS_FLEET_FILE": "/nowhere/fleet.json"}, "there is no /nowhere/fleet.json"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [["status"], ["init"], ["doctor"], ["homes", "--json"], ["worker"], ["export", "a", "b"]]
+)
+def test_without_a_fleet_every_command_says_what_to_do(words, variables, said, tmp_path, monkeypatch, capfd):
+    pytest.importorskip("asyncpg", reason="needs asyncpg (pip install homarus[fleet])")
+    for name in ("DATABASE", "FILE", "SECRET", "OBJECTS"):
+        monkeypatch.delenv(f"HOMARUS_FLEET_{name}", raising=False)
+    monkeypatch.setenv("HOMARUS_FLEET_SECRET", "s" * 32)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if words == ["init"] and "FILE" in "".join(variables):
+        said = "no database is named"  # it would write that file
+    assert run(["fleet", *words]) != 0
+    shown = "".join(capfd.readouterr())
+    assert said in shown and "(" in shown and "unexpected" not in shown
+
+
+def test_a_database_that_refuses_is_told_and_no_file_is_left(server, tmp_path, monkeypatch, capfd):
+    place = tmp_path / "etc" / "fleet.json"
+    monkeypatch.setenv("HOMARUS_FLEET_FILE", str(place))
+    for address in (server.dsn("nowhere"), server.dsn().replace("homarus@", "stranger@")):
+        assert run(["fleet", "init", "--database", address]) != 0
+        shown = capfd.readouterr().err
+        assert "cannot be used" in shown and "postgresql://user" in shown
+        assert not place.exists()
+    assert run(["fleet", "init", "--database", server.dsn()]) == 0
+    assert place.stat().st_mode & 0o077 == 0
+
+
 def test_damage_is_found(file, home, dsn, tmp_path, capfd):
     from homarus.fleet.database import Database
 

@@ -165,8 +165,10 @@ def test_settings_come_from_a_private_file_and_variables(tmp_path):
             load({}, str(file))
     with pytest.raises(ConfigError, match="no database"):
         ready(Fleet())
+    with pytest.raises(ConfigError, match="begins with 'mysql'"):
+        ready(Fleet(database="mysql://root:4711@x"))
     with pytest.raises(ConfigError, match="no secret"):
-        ready(Fleet(database="x"), secret=True)
+        ready(Fleet(database="postgresql://x"), secret=True)
 
 
 def test_quotas_of_a_home_stand_over_the_fleets():

@@ -73,8 +73,8 @@ class Home:
         env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
         line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
         process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
+        assert process.stdout
         try:
-            assert process.stdout
             self.port = next(int(said.split(" port ")[1].split()[0]) for said in process.stdout if " port " in said)
             theirs = {"url": f"ws://127.0.0.1:{self.port}", "token": TOKEN}
             client = {"mode": "remote", "port": self.port, "remote": theirs, "auth": {"mode": "token", "token": TOKEN}}
@@ -83,7 +83,8 @@ class Home:
             yield
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            process.communicate(timeout=120)
+            assert process.returncode == 0
 
     def get(self, path: str) -> bool:
         try:

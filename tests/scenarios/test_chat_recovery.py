@@ -104,7 +104,7 @@ async def test_a_turn_that_goes_on_knows_which_words_were_seen(tmp_path: Path) -
         shutil.copytree(tmp_path / "b", tmp_path / name)
         again, chat = left_behind(home, tmp_path / name, answer), Platform()
         async with again.agent() as agent, served(agent, chat):
-            await until(lambda: any(each.endswith(answer[-8:]) for each in chat.texts), 20)  # noqa: B023
+            await until(lambda: any(each.endswith(answer[-8:]) for each in chat.texts))  # noqa: B023
         last = "Then the end." if answer == text else answer
         assert list(dict.fromkeys(seen + chat.texts)) == ["First a paragraph.", "Then one more of them.", last]
         told = [each.text for each in again.model.requests[0].messages if isinstance(each, User)][-1]

@@ -151,6 +151,16 @@ async def test_a_plugin_rewrites_or_keeps_back_what_is_stored_and_one_that_fails
     assert ("ValueError: oh" in failures(home)) is (wish == "fail")
 
 
+@EITHER
+async def test_what_a_plugin_answers_is_stored_as_another_lets_it_be(inside: bool, tmp_path: Path) -> None:
+    wishes = {"before_agent_reply": {"reply": "it is 1234"}, "before_message_write": {"text": "rewritten"}}
+    home = changing(a_home(tmp_path), wishes, inside=inside)
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "rewritten"
+    assert "1234" not in written(home)
+    assert tainted(home) is not inside
+
+
 # before_agent_finalize
 
 

@@ -57,18 +57,26 @@ def _settings(app: App, *, secret: bool = False) -> Fleet:
 
 
 @contextmanager
-def _opened(app: App, *, check: bool = True) -> Iterator[tuple[Fleet, Database]]:
-    fleet = _settings(app)
+def _opened(app: App, *, check: bool = True, address: str = "") -> Iterator[tuple[Fleet, Database]]:
+    from homarus.fleet.settings import Fleet as Settings
+    from homarus.fleet.settings import ready
+
+    fleet = ready(Settings(database=address)) if address else _settings(app)
     try:
-        import asyncpg  # noqa: F401 - the message is ours
+        import asyncpg
     except ImportError:
         raise ConfigError("a fleet needs asyncpg", cure="pip install 'homarus[fleet]'") from None
     from homarus.fleet.database import Database
 
-    with Database(fleet.database, name="homarus fleet", size=2, patience=5) as database:
-        if check:
-            database.check()
-        yield fleet, database
+    refused = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+    try:
+        with Database(fleet.database, name="homarus fleet", size=2, patience=5) as database:
+            if check:
+                database.check()
+            yield fleet, database
+    except (*refused, asyncpg.InsufficientPrivilegeError, asyncpg.InterfaceError) as problem:
+        cure = "its address is postgresql://user:password@host/name; that user must own that database"
+        raise ConfigError(f"Postgres cannot be used: {clean(str(problem), 300)}", cure=cure) from None
 
 
 @contextmanager
@@ -107,19 +115,20 @@ def init(app: App, database: str, objects: str, domain: str, as_json: bool) -> N
 
     ctx = click.get_current_context()
     place = Path(ctx.meta.get("fleet.file") or app.env.get(FILE_VARIABLE) or DEFAULT_FILE)
-    written = False
-    if database and not os.path.lexists(place):
+    fresh, written = not os.path.lexists(place), False
+    if (database or objects or domain) and not fresh:
+        raise ConfigError(f"{place} is there already", cure="change the file itself, then: homarus fleet init")
+    if not database and fresh and not app.env.get("HOMARUS_FLEET_DATABASE"):
+        raise ConfigError("no database is named", cure="--database postgresql://user:password@host/name")
+    # The file comes last: an address that was mistyped is not kept.
+    with _opened(app, check=False, address=database) as (_, opened):
+        steps = opened.migrate()
+        opened.check()
+    if database:
         given = {"database": database, "secret": new_secret(), "objects": objects, "domain": domain}
         text = json.dumps({key: value for key, value in given.items() if value}, indent=2) + "\n"
         ensure_dir(place.parent)
         written = create_new(place, text.encode())
-    elif database or objects or domain:
-        raise ConfigError(
-            f"{place} is there already" if database else "no database is named", cure="change the file itself"
-        )
-    with _opened(app, check=False) as (_, opened):
-        steps = opened.migrate()
-        opened.check()
     said = f"made step {', '.join(map(str, steps))} of the tables" if steps else "the tables are up to date"
     said += f"; wrote {clean(str(place))}: edge and workers need the same file" if written else ""
     app.out.answer({"steps": steps, "file": str(place) if written else None}, said, as_json=as_json)
@@ -384,7 +393,8 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
             made, door, address or f"http://{host}:{port}", ready=lambda _: _up(f"worker {called} on {host}:{port}")
         )
 
-    with _opened(app), Database(fleet.database, name=f"homarus {called}") as database, _store(app, fleet) as store:
+    name_there = f"homarus {called}"
+    with door, _opened(app), Database(fleet.database, name=name_there) as database, _store(app, fleet) as store:
         asyncio.run(work(database, store))
 
 
@@ -415,7 +425,7 @@ def edge(app: App, listen: str) -> None:
         finally:
             await http.aclose()
 
-    with _opened(app), Database(fleet.database, name="homarus edge") as database:
+    with door, _opened(app), Database(fleet.database, name="homarus edge") as database:
         asyncio.run(work(database))
 
 
@@ -425,7 +435,11 @@ def _listening(text: str) -> socket.socket:
         raise ConfigError(f"--listen '{clean(text, 80)}' is no address with a port", cure="as 10.0.0.5:18800")
     from homarus.gateway.wire import listening
 
-    return listening(host.strip("[]"), int(port))
+    try:
+        return listening(host.strip("[]"), int(port))
+    except ConfigError as problem:
+        cure = "another program has it, or the address is not this machine's: choose another with --listen"
+        raise ConfigError(problem.message, cure=cure) from None
 
 
 def _up(text: str) -> None:

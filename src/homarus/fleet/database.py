@@ -98,10 +98,12 @@ class Database:
 
     def check(self) -> None:
         """Raise ConfigError unless this program can work with the tables as they are."""
-        exists = self.rows("select to_regclass($1) is not null as there", f"{SCHEMA}.schema_version")[0]["there"]
-        if not exists:
-            raise ConfigError("the database has no tables of a fleet", cure="run: homarus fleet init")
-        found = self.rows("select max(version) as version, max(oldest) as oldest from schema_version")[0]
+        import asyncpg
+
+        try:
+            found = self.rows("select max(version) as version, max(oldest) as oldest from schema_version")[0]
+        except asyncpg.UndefinedTableError:
+            raise ConfigError("the database has no tables of a fleet", cure="run: homarus fleet init") from None
         _refuse(found["version"] or 0, found["oldest"] or 0)
         if (found["version"] or 0) < VERSION:
             raise ConfigError("the tables of the fleet are older than this program", cure="run: homarus fleet init")

@@ -79,7 +79,7 @@ def _read(path: Path, *, must: bool) -> dict[str, Any]:
         found = pyjson5.decode_utf8(data)
     except FileNotFoundError:
         if must:
-            raise ConfigError(f"there is no {path}", cure="run: homarus fleet init") from None
+            raise ConfigError(f"there is no {path}", cure="run: homarus fleet init --database postgresql://…") from None
         return {}
     except OSError as problem:
         raise ConfigError(f"cannot read {path}: {problem.strerror}") from None
@@ -96,6 +96,11 @@ def ready(fleet: Fleet, *, secret: bool = False) -> Fleet:
     """Return settings that name a database, and a secret where one is needed. Raises ConfigError with its cure."""
     if not fleet.database:
         raise ConfigError("no database is named", cure=f"set {_VARIABLES['database']}, or 'database' in {DEFAULT_FILE}")
+    if not fleet.database.startswith(("postgresql://", "postgres://")):
+        name = single_line(fleet.database.partition("://")[0], 40)
+        raise ConfigError(
+            f"the database's address begins with '{name}'", cure="write postgresql://user:password@host/name"
+        )
     if secret and len(fleet.secret) < SHORTEST_SECRET:
         raise ConfigError(
             f"the fleet's secret is shorter than {SHORTEST_SECRET} characters"
