@@ -1,7 +1,8 @@
 """Conversations and notes with what a careful reader takes from each line: how well facts are found without a model.
 
 A row is `day | line | kind | whom it is about | what it says, as a key`. Kind is W (what is so), O (what somebody prefers or thinks), or empty for a
-line that says nothing to keep. Two rows with one key say the same. The rows were written and annotated before the extraction was run on them.
+line that says nothing to keep. Two rows with one key say the same. The rows of `ROWS` were annotated before the extraction
+was run on them, and then it was made better with them; `UNSEEN` says what it does on others.
 """
 
 from __future__ import annotations
@@ -65,16 +66,77 @@ ROWS = """
 2026-02-21 | Hugo: Mi número es el 600 123 456. | W | hugo | hugo-phone
 """
 
+# Written and annotated after the extraction; nothing was changed for it.
+UNSEEN = """
+2026-03-02 | Nora: Morning! Did the parcel come? | | |
+2026-03-02 | Piet: Not yet. Oh, and we finally signed, the house in Haarlem is ours. | W | piet | piet-house
+2026-03-02 | Nora: Congratulations!! | | |
+2026-03-02 | Piet: I can only do Thursdays from now on, the kids have swimming on Fridays. | W | piet | piet-thursdays
+2026-03-02 | Nora: Fine by me. I'd rather meet outdoors anyway. | O | nora | nora-outdoors
+2026-03-02 | Piet: ok deal | | |
+2026-03-04 | Piet turned forty today. | W | piet | piet-age
+2026-03-04 | Nora can't stand coriander. | O | nora | nora-coriander
+2026-03-04 | Dishwasher is leaking again. | | |
+2026-03-04 | Nora's boss is called Ferreira. | W | nora | nora-boss
+2026-03-04 | Took the long way home, nice light over the canal. | | |
+2026-03-07 | Nora: My passport expires in August. | W | nora | nora-passport
+2026-03-07 | Piet: Mine too, what a coincidence. | | |
+2026-03-07 | Nora: I quit smoking two years ago. | W | nora | nora-smoking
+2026-03-07 | Piet: I wish I could say that. | | |
+2026-03-07 | Piet: My mother broke her hip in January. | W | piet | piet-mother
+2026-03-07 | Nora: So sorry to hear that. | | |
+2026-03-07 | Nora: I am thinking of leaving the bank. | W | nora | nora-bank
+2026-03-10 | Nora left the bank. | W | nora | nora-bank
+2026-03-10 | Nora now teaches maths at a school in Delft. | W | nora | nora-job
+2026-03-10 | Farouk was diagnosed with asthma. | W | farouk | farouk-asthma
+2026-03-10 | Farouk speaks Arabic, French and a little Dutch. | W | farouk | farouk-languages
+2026-03-10 | Farouk runs marathons. | W | farouk | farouk-running
+2026-03-10 | Must remember the bins. | | |
+2026-03-13 | Farouk: I think the new schedule is a mistake. | O | farouk | farouk-schedule
+2026-03-13 | Nora: Why is that? | | |
+2026-03-13 | Farouk: Nobody can work before eight. | | |
+2026-03-13 | Farouk: Mornings are not for me. | O | farouk | farouk-mornings
+2026-03-13 | Nora: Haha, true. | | |
+2026-03-16 | Gerda hat im April Geburtstag. | W | gerda | gerda-birthday
+2026-03-16 | Gerda ist gegen Nüsse allergisch. | W | gerda | gerda-allergy
+2026-03-16 | Gerda: Ich habe mir ein Klavier gekauft. | W | gerda | gerda-piano
+2026-03-16 | Lutz: Ach, toll! | | |
+2026-03-16 | Lutz: Mir ist Tee lieber als Kaffee. | O | lutz | lutz-drink
+2026-03-16 | Lutz fährt lieber mit dem Rad. | O | lutz | lutz-bike
+2026-03-16 | Lutz heiratet im Juni. | W | lutz | lutz-wedding
+2026-03-16 | Morgen Mülltonnen rausstellen. | | |
+2026-03-16 | Gerdas Tochter studiert in Jena. | W | gerda | gerda-daughter
+2026-03-20 | Lutz ist von Ulm nach Bonn gezogen. | W | lutz | lutz-home
+2026-03-20 | Lutz wohnt in Bonn. | W | lutz | lutz-home
+2026-03-20 | Das Wetter war mies. | | |
+2026-03-24 | Celia: Me he comprado una moto. | W | celia | celia-moto
+2026-03-24 | Raúl: ¿De verdad? | | |
+2026-03-24 | Celia: Estudio alemán desde febrero. | W | celia | celia-german
+2026-03-24 | Celia no come carne. | O | celia | celia-meat
+2026-03-24 | Raúl es médico en Vigo. | W | raul | raul-job
+2026-03-24 | A Raúl no le gusta madrugar. | O | raul | raul-mornings
+2026-03-24 | Raúl: Prefiero que me llames por la tarde. | O | raul | raul-calls
+2026-03-24 | Nos vemos el lunes. | | |
+2026-03-24 | El coche de Raúl está en el taller. | W | raul | raul-car
+2026-03-28 | Piet sold the boat. | W | piet | piet-boat
+2026-03-28 | Piet's wifi password changed. | W | piet | piet-wifi
+2026-03-28 | Piet would rather get a text than a call. | O | piet | piet-text
+2026-03-28 | Farouk has a twin brother. | W | farouk | farouk-brother
+2026-03-28 | Nora: The dentist moved my appointment to the 14th. | W | nora | nora-dentist
+2026-03-28 | Farouk: good luck with that | | |
+2026-03-28 | Soup, bread, early night. | | |
+2026-03-28 | Nora loves the new flat. | O | nora | nora-flat
+2026-03-28 | Gerda mag keine Überraschungen. | O | gerda | gerda-surprises
+2026-03-28 | Celia vive con dos gatos. | W | celia | celia-cats
+"""
 
-def rows() -> list[list[str]]:
-    return [[part.strip() for part in row.split("|")] for row in ROWS.strip().splitlines()]
 
-
-def written(folder: Path) -> dict[tuple[str, int], list[str]]:
+def written(folder: Path, table: str = ROWS) -> dict[tuple[str, int], list[str]]:
     """Write the notes; return the annotation of each line by its place."""
     files: dict[str, list[str]] = {}
     places: dict[tuple[str, int], list[str]] = {}
-    for day, line, *read in rows():
+    for row in table.strip().splitlines():
+        day, line, *read = (part.strip() for part in row.split("|"))
         lines = files.setdefault(f"memory/{day}.md", [f"# {day}", ""])
         lines.append(f"- {line}")
         places[f"memory/{day}.md", len(lines)] = read

@@ -1,8 +1,8 @@
 """A year of notes about sixty people, in three languages, with known truth: what each prefers, and since when.
 
 Every preference is told several times, each time in other words: an opening, one of sixteen ways to say it and an ending are put together, so
-that one statement has hundreds of wordings. Half of the ways (`held`) were written to be kept from whoever writes rules: rules were made
-with the other half, and the tests ask for both. Among them stand facts that name the same people and things and say nothing about
+that one statement has hundreds of wordings. Rules were made with the first eight ways to say a thing; the second eight were kept from
+whoever wrote them until the last of these were mended; the third (`UNSEEN`) were written after the rules, and no rule was changed for them. Among them stand facts that name the same people and things and say nothing about
 liking. `year(seed)` is the same on every machine.
 """
 
@@ -43,7 +43,7 @@ ENDINGS = {
     "de": ["", "", ", wie alle am Tisch wussten", ", also beim Geburtstag daran denken", ", was niemanden wundert"],
     "es": ["", "", ", como ya sabían todos", ", hay que pensarlo para el cumpleaños", ", y a nadie le extraña"],
 }
-# {n} who, {v} value, {o} the value before, {d} the domain, {l} the domain in lower case. First the eight that rules were made with, then those kept.
+# {n} who, {v} value, {o} the value before, {d} the domain, {l} the domain in lower case. First the eight that rules were made with, then those kept back.
 STATED = {
     "en": ["{n} prefers {v}", "{n}'s favourite {d} is {v}", "{n} really likes {v}", "nothing beats {v} for {n}", "{n} swears by {v}",
            "{v} is what {n} always picks", "the {d} of choice for {n} is {v}", "{n} is very fond of {v}",
@@ -75,6 +75,22 @@ CHANGED = {
            "a {n} le apasiona ahora {v}", "{n} tiene ahora debilidad por {v}", "{n} pide ahora {v} y no {o}",
            "ya no {o}, ahora {n} escoge {v}", "{n} se queda ahora con {v}"],
 }  # fmt: skip
+STATED_UNSEEN = {
+    "en": ["if you ask {n}, {v} wins every time", "{n} would do anything for {v}", "{n} keeps coming back to {v}", "you can make {n} happy with {v}",
+           "{n} can't get enough of {v}", "{n} has always been into {v}", "no {d} comes close to {v} in the eyes of {n}", "{n} raves about {v}"],
+    "de": ["mit {v} macht man {n} immer eine Freude", "{n} könnte ohne {v} nicht leben", "{n} schwärmt von {v}", "am allerliebsten hat {n} {v}",
+           "für {n} geht nichts über {v}", "{n} kann von {v} nicht genug bekommen", "{n} hat {v} ins Herz geschlossen", "{n} findet {v} am besten"],
+    "es": ["a {n} se le ilumina la cara con {v}", "{n} no cambia {v} por nada", "{n} disfruta mucho con {v}", "nada como {v} para {n}",
+           "{n} es muy de {v}", "si eliges por {n}, que sea {v}", "{n} no puede vivir sin {v}", "{n} está loco por {v}"],
+}  # fmt: skip
+CHANGED_UNSEEN = {
+    "en": ["{n} has had it with {o}, {v} is the new favourite", "{n} moved on from {o} to {v}", "these days it has to be {v} for {n}", "{n} found out that {v} is better than {o}",
+           "{o} was yesterday, {n} only wants {v} now", "{n} converted to {v} and dropped {o}", "for {n} it is {v} now, {o} is out", "{n} has come round to {v}"],
+    "de": ["{n} hat {o} gegen {v} getauscht und ist froh darüber", "statt {o} muss es für {n} jetzt {v} sein", "{n} hat sich von {o} verabschiedet und schwärmt jetzt von {v}", "{n} findet {v} inzwischen besser als {o}",
+           "aus {o} wurde bei {n} {v}, das ist jetzt der Favorit", "{n} kommt von {v} nicht mehr los, {o} ist vergessen", "{n} hat {v} für sich entdeckt und mag es lieber als {o}", "mit {o} ist bei {n} Schluss, jetzt gibt es nur noch {v}"],
+    "es": ["{n} se ha pasado de {o} a {v}", "{n} ha dejado {o} y ahora disfruta con {v}", "ahora a {n} le va más {v} que {o}", "{n} ya se cansó de {o}, lo suyo ahora es {v}",
+           "{n} ha descubierto {v} y lo prefiere a {o}", "{o} ya no le dice nada a {n}, ahora quiere {v}", "{n} cambia {o} por {v}", "desde hace poco {n} solo pide {v}"],
+}  # fmt: skip
 OTHER = {
     "en": ["{n} called about item {i} of the list.", "Met {n} at the station, platform {i}.", "{n} sent report number {i}, with {v} on page two.",
            "{n} spilled {v} over folder {i}.", "Lunch with {n} at table {i}, they were out of {v}.", "{n} repaired shelf {i} in the cellar."],
@@ -99,15 +115,19 @@ def values(domain: str) -> list[str]:
     return next(row[domain] for row in VALUES.values() if domain in row).split()
 
 
-def year(seed: int = 7, facts: int = 3_000, *, held: bool = False) -> tuple[dict[str, list[str]], list[Preference]]:
-    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `held` uses the wordings that rules never saw."""
+def year(seed: int = 7, facts: int = 3_000, *, part: int = 0) -> tuple[dict[str, list[str]], list[Preference]]:
+    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `part` says which eight ways to say it."""
     rnd = random.Random(seed)
     lines: dict[date, list[str]] = {}
     truth: list[Preference] = []
     languages = list(VALUES)
+    stated, changed = (
+        {name: more[name] + new[name] for name in VALUES}
+        for more, new in ((STATED, STATED_UNSEEN), (CHANGED, CHANGED_UNSEEN))
+    )
 
     def tell(day: date, language: str, ways: list[str], **words: str) -> None:
-        core = rnd.choice(ways[len(ways) // 2 :] if held else ways[: len(ways) // 2]).format(**words)
+        core = rnd.choice(ways[8 * part : 8 * part + 8]).format(**words)
         text = f"{rnd.choice(OPENINGS[language])}{core}{rnd.choice(ENDINGS[language])}."
         lines.setdefault(day, []).append(text[0].upper() + text[1:])
 
@@ -119,13 +139,13 @@ def year(seed: int = 7, facts: int = 3_000, *, held: bool = False) -> tuple[dict
             start = FIRST + timedelta(days=rnd.randrange(120))
             truth.append(Preference(name, domain, [(start, before)]))
             for told in range(3):  # said again, in other words
-                tell(start + timedelta(days=rnd.randrange(1, 20) * told), language, STATED[language], v=before, **words)
+                tell(start + timedelta(days=rnd.randrange(1, 20) * told), language, stated[language], v=before, **words)
             if (who * 2 + at) % 3 == 0:
                 day = start + timedelta(days=rnd.randrange(70, 200))
                 truth[-1].history.append((day, after))
                 for told in range(2):
                     tell(
-                        day + timedelta(days=rnd.randrange(1, 20) * told), language, CHANGED[language], v=after, **words
+                        day + timedelta(days=rnd.randrange(1, 20) * told), language, changed[language], v=after, **words
                     )
     said = sum(map(len, lines.values()))
     for number in range(facts - said):

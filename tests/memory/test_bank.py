@@ -15,6 +15,7 @@ from homarus.core.clock import ManualClock
 from homarus.core.errors import ToolError
 from homarus.memory import Memory, toolset
 from homarus.memory.bank.categories import categories_of
+from homarus.memory.bank.claims import UNREAD
 from homarus.memory.bank.facts import Fact
 from homarus.memory.bank.journal import runs, undo
 from homarus.memory.bank.promote import mark, promote, proposals
@@ -34,13 +35,14 @@ def preferred(preference: Preference, facts: list[Fact]) -> set[str]:
     """Return the values of a domain that these facts give somebody."""
     of_domain = {stem(plain(value)) for value in values(preference.domain)}
     about = [fact for fact in facts if plain(preference.name) in fact.entities]
-    return {value for fact in about for claim in fact.claims if not claim.against for value in claim.value & of_domain}
+    said = [claim for fact in about for claim in fact.claims if not claim.against and claim.predicate != UNREAD]
+    return {value for claim in said for value in claim.value & of_domain}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["wordings", "wordings-kept-back"])
+@pytest.fixture(scope="module", params=[0, 1, 2], ids=["wordings", "wordings-kept-back", "wordings-unseen"])
 def home(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("year")
-    files, truth = year(held=request.param)
+    files, truth = year(part=request.param)
     write(Notebook("year", files, []), root)
     with Memory.open(root, provider="none") as memory:
         reflect(memory)
@@ -54,8 +56,10 @@ def test_a_year_has_many_wordings_and_things_that_only_look_like_a_preference():
     assert any("spilled tea" in line or "spilled coffee" in line for lines in files.values() for line in lines)
 
 
-def test_what_is_preferred_now_and_on_any_day(home):
+def test_what_is_preferred_now_and_on_any_day(home, request):
     _, memory, truth = home
+    if "unseen" in request.node.name:
+        pytest.skip("of wordings that no rule knows a fifth is read (docs/memory-ranking.md)")
     known = memory.knowledge()
     assert (len(truth), sum(len(one.history) > 1 for one in truth)) == (120, 40)
     held = [fact for fact in known.facts if fact.holds]
@@ -71,15 +75,15 @@ def test_what_is_preferred_now_and_on_any_day(home):
 
 def test_no_retired_opinion_is_shown_as_held(home, request):
     root, memory, truth = home
-    held, _, _ = (root / "bank" / "opinions.md").read_text().partition("## Superseded")
-    gone = [fact for fact in memory.knowledge().facts if fact.replaced_by and fact.kind == "opinion"]
-    assert len(gone) >= 80
+    held = re.split(r"^## (?:In doubt|Superseded)$", (root / "bank" / "opinions.md").read_text(), flags=re.MULTILINE)[0]
+    gone = [f for f in memory.knowledge().facts if (f.replaced_by or f.doubted_by) and f.kind == "opinion"]
+    assert len(gone) >= (20 if "unseen" in request.node.name else 80)
     for fact in gone:
         assert f"@{fact.entities[0]}: {fact.text} [" not in held
     wrong = [
         one for one in truth if any(shows(line, one) for line in held.splitlines())
     ]  # by what is true, not by what we found
-    assert len(wrong) <= (2 if "kept-back" in request.node.name else 0), wrong
+    assert not wrong
 
 
 def shows(line: str, one: Preference) -> bool:
@@ -95,7 +99,7 @@ def test_every_line_cites_a_line_that_says_so(home):
     for path, data in bank(root).items():
         for line in data.decode().splitlines():
             cited = re.findall(r"\(([^()]*#L[^()]*)\)", line)
-            text = re.sub(r"^- (?:\[ \] `\w+` \w+: |O\([^)]*\) @\S+: )?", "", line)
+            text = re.sub(r"^- (?:\[ \] `\w+` |O\([^)]*\) @\S+: )?", "", line)
             text = re.split(r" \(inferred\)| \(c=| \[\+| \(memory/", text)[0]
             places = [place for citation in cited for place in citation.split(", ")]
             said = [lines_of(root, place) for place in places]

@@ -155,3 +155,41 @@ def test_a_process_forked_while_a_fact_is_written_locks_nobody_out(notes):
         os.close(hold)
         os.waitpid(child[0], 0)
         os.close(release)
+
+
+def test_a_page_begins_with_what_is_known_and_keeps_what_a_person_wrote_there(notes):
+    notes.write("memory/2026-01-05.md", "## Retain\n- O @Ada: Prefers tea.\n")
+    reflect(notes.open())
+    assert page(notes, "ada.md").startswith(
+        "---\nname: Ada\nkind: person\nfirst_seen: 2026-01-05\nlast_seen: 2026-01-05\nfacts: 1\n---\n\n# Ada\n"
+    )
+    place = notes.root / "bank/entities/ada.md"
+    edited = (
+        place.read_text().replace("kind: person", "kind: cat\naliases: [Addy]\ncolour: black").replace("facts: 1\n", "")
+    )
+    place.write_text(edited)
+    notes.write("memory/2026-02-01.md", "## Retain\n- W @Ada: Sleeps on the sofa.\n")
+    reflect(notes.open())
+    assert page(notes, "ada.md").startswith(
+        "---\nname: Ada\nkind: cat\naliases: [Addy]\ncolour: black\nfirst_seen: 2026-01-05\nlast_seen: 2026-02-01\n---\n"
+    )
+
+
+def test_a_page_of_an_earlier_version_is_completed(notes):
+    notes.write("bank/entities/ada.md", "---\nname: Ada\n---\n\n# Ada\n")
+    notes.write("memory/2026-01-05.md", "## Retain\n- W @Ada: Sleeps on the sofa.\n")
+    reflect(notes.open())
+    assert page(notes, "ada.md").startswith("---\nname: Ada\nkind: unknown\nfirst_seen: 2026-01-05\n")
+
+
+def test_what_a_later_line_may_have_changed_is_in_doubt_until_somebody_says_it_clearly(notes):
+    notes.write("memory/2026-01-05.md", "- Ada prefers tea.\n- Met Ada at noon.\n- With Ada to the station.\n")
+    notes.write("memory/2026-02-01.md", "- Out of tea came coffee for Ada.\n")
+    reflect(notes.open())
+    opinions = (notes.root / "bank/opinions.md").read_text()
+    assert "## Held" not in opinions and "## In doubt" in opinions and "memory/2026-02-01.md#L1" in opinions
+    assert "; in doubt since memory/2026-02-01.md#L1" in page(notes, "ada.md")
+    notes.write("memory/2026-03-01.md", "- Ada prefers coffee.\n")
+    reflect(notes.open())
+    held, _, gone = (notes.root / "bank/opinions.md").read_text().partition("## Superseded")
+    assert "Ada prefers coffee" in held and "Ada prefers tea" in gone and "In doubt" not in held

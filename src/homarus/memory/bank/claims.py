@@ -37,7 +37,7 @@ _FORMS: tuple[tuple[str, str], ...] = (
     ("live", rf"{_NAME}(?:\sist|\ssind)?{_NOW}\s(?:nach|in)\s{_VALUE}\s(?:umgezogen|gezogen)"),
     (
         "live",
-        rf"{_NAME}(?:['’]s|\shas|\shave|\sis|\sist|\sse)?{_NOW}\s(?:lives?|living|resides?|(?:has\s)?(?:just\s|recently\s)?(?:moved|relocated)|wohnt|lebt|zog|zieht|umgezogen|vive|vivo|mudó|mudado)(?:\s(?:now|back|jetzt|ahora))?\s(?:in|to|at|near|nach|bei|en|a)\s{_VALUE}",
+        rf"{_NAME}(?:['’]s|\shas|\shave|\sis|\sist)?{_NOW}(?:\sse|\sme)?(?:\sha|\she)?\s(?:lives?|living|resides?|(?:has\s)?(?:just\s|recently\s)?(?:moved|relocated)|wohnt|lebt|zog|zieht|umgezogen|vive|vivo|mudó|mudé|mudado)(?:\s(?:now|back|jetzt|ahora))?\s(?:in|to|at|near|nach|bei|en|a)\s{_VALUE}",
     ),
     (
         "work",
@@ -51,7 +51,7 @@ _FORMS: tuple[tuple[str, str], ...] = (
         "prefer",
         rf"{_NAME}{_NOW}\s(?:prefers?|prefer|likes?|loves?|enjoys?|goes for|opts for|chooses|drinks|eats|takes|wants|hates?|bevorzugt?|mag|liebt?|trinkt?|isst|esse|nimmt|nehme|hasst?|will|prefer|like|drink|eat|prefier[eo]|quier[eo]|beb[eo]|come|tom[ao]|elige|odi[ao]|ama)(?:\s(?:now|jetzt|ahora|am liebsten|lieber|más|nicht|keinen?|mehr))*\s{_VALUE}",
     ),
-    ("prefer", rf"(?:[Aa]\s)?{_NAME}\s(?:le gusta(?:n)?|le encanta)(?:\s(?:ahora|más|el|la))*\s{_VALUE}"),
+    ("prefer", rf"(?:[Aa]\s)?{_NAME}{_NOW}\s(?:le|me)\s(?:gustan?|encantan?)(?:\s(?:ahora|más|el|la))*\s{_VALUE}"),
     (
         "use",
         rf"{_NAME}{_NOW}\s(?:uses?|using|drives?|plays?|rides?|runs on|relies on|benutzt|nutzt|verwendet|fährt|spielt|usa|conduce|toca)(?:\s(?:now|jetzt|ahora))?\s{_VALUE}",
@@ -66,7 +66,10 @@ _FORMS: tuple[tuple[str, str], ...] = (
         rf"\b(?:[Cc]hanged|[Mm]oved|[Ss]witched|[Rr]escheduled|[Uu]pdated|[Rr]aised|[Ll]owered|[Ss]et)\s(?:(?P<s>@?[^\W\d_a-z][\w-]*)['’]s\s|the\s|my\s|our\s)?{_ATTR}(?:\sfrom\s(?P<old>[^.;]{{1,40}}?))?\sto\s{_VALUE}",
     ),
 )
-_VERBLESS = r"^(?:prefers?|likes?|loves?|lives?|works?|uses?|drives?|drinks|enjoys?|wants?|moved|switched|now|no longer|bevorzugt|mag|wohnt|arbeitet|trinkt|prefiere|vive|trabaja|bebe|usa|favou?rite|le gusta)\b"
+# A sentence whose subject is not said: what others know of somebody, and what Spanish speakers say of themselves.
+_ADVERB = r"(?:now|no longer|currently|jetzt|inzwischen|mittlerweile|ahora|actualmente|ya no|no)"
+_VERBLESS = rf"^(?:{_ADVERB}\s)?(?:se (?:ha )?mud(?:ó|ado)|les? (?:gustan?|encantan?)|prefers?|likes?|loves?|lives?|works?|uses?|drives?|drinks|enjoys?|wants?|moved|switched|bevorzugt|mag|wohnt|arbeitet|trinkt|prefiere|quiere|elige|toma|vive|trabaja|bebe|usa|toca|conduce|odia|favou?rite)\b|^(?:now|no longer)\b"
+_OF_ONESELF = rf"^(?:{_ADVERB}\s)?(?:me (?:he )?mud(?:é|ado)|me (?:gustan?|encantan?)|(?:prefier|quier|tom|viv|trabaj|beb|us|odi)o)\b"
 _LABEL = r"^(?P<attr>[^\W\d_][\w /'’-]{1,40}?):\s+(?P<v>[^;!?]{1,80})$"
 _FAVOURITE = (
     r"\b(?:favou?rite|preferred|lieblings|bevorzugte[rs]?|favorit[oa]|preferid[oa]|of choice|choice of)(?:\s|-)?"
@@ -185,10 +188,16 @@ _PRONOUNS = frozenset(
         "su",
     ]
 )
+_NO_NAMES = STOP | frozenset(["ahora", "actualmente", "ya", "se", "hoy", "jetzt", "inzwischen", "mittlerweile"])
 _SELF = frozenset(["i", "my", "we", "our", "ich", "meine", "mein", "unsere", "unser", "yo", "mi", "nosotros", "me"])
 
 
-LONGEST, MOST = 16, 7  # words of a sentence that claims something, and of a value
+LONGEST, MOST = 20, 7  # words of a sentence that claims something, and of a value
+
+
+UNREAD = (
+    "unread"  # predicate of a sentence that may tell of a change: it replaces nothing, but what was held is in doubt
+)
 
 
 class Claim(Struct, frozen=True):
@@ -232,18 +241,20 @@ def _claims(text: str, subjects: tuple[str, ...], speaker: str) -> tuple[Claim, 
     for sentence in _split(text[:1_000])[:8]:
         if sentence.endswith("?") or len(sentence.split()) > LONGEST:
             continue
-        for piece in (
-            sentence,
-            *([f"{subjects[0].title()} {sentence[:1].lower()}{sentence[1:]}"] if _bare(sentence, subjects) else ()),
-        ):
-            claim = _claim(piece, subjects, speaker)
+        before = subjects[0] if subjects else found[-1].subject if found else ""
+        for piece in (sentence, _with_subject(sentence, before, speaker)):
+            claim = _claim(piece, subjects, speaker) if piece else None
             if claim is not None and claim not in found:
                 found.append(claim)
     return tuple(found)
 
 
-def _bare(sentence: str, subjects: tuple[str, ...]) -> bool:
-    return bool(subjects) and bool(_compiled(_VERBLESS).match(sentence.lower()))
+def _with_subject(sentence: str, before: str, speaker: str) -> str:
+    """Return a sentence that leaves its subject out with the one it means: whom the line speaks of, or whoever speaks."""
+    lowered = f"{sentence[:1].lower()}{sentence[1:]}"
+    if speaker and _compiled(_OF_ONESELF).match(lowered.lower()):
+        return f"Yo {lowered}"
+    return f"{before.title()} {lowered}" if before and _compiled(_VERBLESS).match(lowered.lower()) else ""
 
 
 @cache
@@ -252,7 +263,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _split(text: str) -> list[str]:
-    return [part.strip(" -–") for part in _compiled(r"(?<=\w\w\w[.!?])\s+|;\s+|\s[-–]\s").split(text) if part.strip()]
+    return [
+        part.strip(" -–")
+        for part in _compiled(r"(?<=\w\w\w[.!?])\s+|;\s+|\s[-–]\s|,\s(?=(?:ahora|now|jetzt)\s)").split(text)
+        if part.strip()
+    ]
 
 
 def _claim(sentence: str, subjects: tuple[str, ...], speaker: str) -> Claim | None:
@@ -262,7 +277,7 @@ def _claim(sentence: str, subjects: tuple[str, ...], speaker: str) -> Claim | No
         if match:
             groups = match.groupdict()
             said = (groups.get("s") or groups.get("own") or "").strip()
-            if groups.get("s") and plain(said) in STOP - _SELF - _PRONOUNS:
+            if groups.get("s") and plain(said) in _NO_NAMES - _SELF - _PRONOUNS:
                 continue
             old = groups.get("old") or groups.get("old2") or groups.get("old3") or ""
             return _made(
@@ -312,9 +327,9 @@ def _told(text: str) -> list[str]:
 
 def same_matter(one: Claim, other: Claim) -> bool:
     """Say whether two claims are about one thing that has one value at a time."""
-    if one.subject != other.subject:
-        return False
     kinds = {one.predicate, other.predicate}
+    if one.subject != other.subject or UNREAD in kinds:
+        return False
     if one.rivals & (other.value | other.rivals) or other.rivals & (one.value | one.rivals):
         return len(kinds) == 1 or kinds <= {"prefer", "use"}
     if len(kinds) > 1:

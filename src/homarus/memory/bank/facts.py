@@ -7,7 +7,7 @@ marked, and holds for any day before that.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from homarus.core.patterns import late
 from homarus.core.text import slug
 from homarus.memory.bank.categories import categories_of
-from homarus.memory.bank.claims import Claim, claims, differs, repeated, replaced, same_matter
+from homarus.memory.bank.claims import UNREAD, Claim, claims, differs, repeated, replaced, same_matter
 from homarus.memory.bank.grammar import fact_id, is_opinion, struck
-from homarus.memory.bank.liking import liking, people_in, sentences
+from homarus.memory.bank.liking import liking, people_in, sentences, unread
 from homarus.memory.results import cite, parse_citation
 from homarus.memory.schema import CODE, FIRST, LABELS, QUESTION, STRUCK
 from homarus.memory.terms import content_words, plain
@@ -47,6 +47,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = ()
     replaced_by: str = ""  # where the newer fact stands
     repeated_by: str = ""  # where a later fact says the same again
+    doubted_by: str = ""  # where a later line may say otherwise, in words that nobody here can read
     retracted: bool = False
 
     @property
@@ -65,6 +66,12 @@ class Fact(Struct, frozen=True, kw_only=True):
     @property
     def trusted(self) -> bool:
         return not self.origin
+
+
+def told(fact: Fact, names: Mapping[str, str]) -> str:
+    """Return a fact so that it can stand alone: with whom it is about before it, where its words do not say that."""
+    name = names.get(fact.entities[0], fact.entities[0]) if fact.entities else ""
+    return fact.text if plain(name) in plain(fact.text) else f"{name}: {fact.text}"
 
 
 class Knowledge(Struct):
@@ -113,15 +120,35 @@ def _settled(facts: Sequence[Fact]) -> list[Fact]:
             path, line, _ = parse_citation(reference)
             named = by_id.get(reference[1:], ()) if reference[0] == "^" else [by_place.get((path, line or 0), at)]
             later.update({older: at for older in named if older != at})
+    doubted = _doubted(facts)
     again = repeated([(fact.day or 0, found) for fact, found in zip(facts, usable, strict=True)])
     return [
         replace(
             fact,
             replaced_by=facts[later[at]].citation if at in later else "",
             repeated_by=facts[again[at]].citation if at in again else "",
+            doubted_by=doubted.get(at, ""),
         )
         for at, fact in enumerate(facts)
     ]
+
+
+def _doubted(facts: Sequence[Fact]) -> dict[int, str]:
+    """Return which preferences a later line puts in doubt, and where that stands: it may tell of a change, and nothing clear was said since."""
+    told: dict[tuple[str, str], list[tuple[Fact, Claim]]] = {}  # oldest first
+    for fact in facts:
+        if fact.day and fact.trusted and not fact.retracted:
+            for claim in fact.claims:
+                for kind in claim.about if claim.predicate in {"prefer", UNREAD} else ():
+                    told.setdefault((claim.subject, kind), []).append((fact, claim))
+    out: dict[int, str] = {}
+    for at, fact in enumerate(facts):
+        for claim in fact.claims if fact.day else ():
+            for kind in claim.about if claim.predicate == "prefer" else ():
+                last, said = told.get((claim.subject, kind), [(fact, claim)])[-1]
+                if said.predicate == UNREAD and (last.day or 0) > (fact.day or 0) and said.value - claim.value:
+                    out[at] = last.citation
+    return out
 
 
 def conflicts(facts: Iterable[Fact]) -> list[tuple[Fact, Fact]]:
@@ -255,6 +282,8 @@ def _liked(body: str, people: frozenset[str], known: tuple[Claim, ...]) -> tuple
         claim for claim in known if not categories_of(claim.subject)
     )  # "tea pleases Anna" is nothing about tea
     told = [claim for part in sentences(body) if (claim := liking(part, people)) is not None]
+    if not told and not any(claim.predicate in {"prefer", "use"} for claim in known):
+        return (*known, *(claim for part in sentences(body) if (claim := unread(part, people)) is not None))
     if not told or (known and not any(claim.rivals for claim in told)):
         return known
     return (*(claim for claim in known if claim.predicate not in {"prefer", "use", "is"}), *told)

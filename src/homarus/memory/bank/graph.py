@@ -76,7 +76,7 @@ def _row(fact: Fact) -> str:
 
 
 def _opinion(opinion: Opinion) -> str:
-    gone = "" if opinion.status == "active" else ' class="gone"'
+    gone = "" if opinion.status in {"active", "in doubt"} else ' class="gone"'
     state = "" if opinion.status == "active" else f", {opinion.status}"
     evidence = [("for", fact) for fact in opinion.supports] + [("against", fact) for fact in opinion.contradicts]
     rows = "".join(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from homarus.core.patterns import late
 from homarus.memory.bank.categories import asked_for, categories_of
-from homarus.memory.bank.claims import Claim
+from homarus.memory.bank.claims import UNREAD, Claim
 from homarus.memory.terms import plain, stem, words
 from homarus.memory.timex import has_time_word
 
@@ -34,10 +34,11 @@ bebe come toma siempre mejor queda opta debilidad fascina pirra chifla tira elec
 )
 # A clause with one of these speaks of what is over.
 _OVER = frozenset(
-    _words("""not no never without stopped quit gave left dropped tired done behind used once formerly goodbye enough hates hate off history nicht
-kein keine keinen nie fruher einst genug satt ade hasst aufgehort geschichte vorbei no nunca antes dejo sin odia adios harto harta
+    _words("""not no never stopped quit gave left dropped tired done behind used once formerly goodbye enough hates hate off history nicht
+kein keine keinen nie fruher einst genug satt ade hasst aufgehort geschichte vorbei no nunca antes dejo odia adios harto harta
 cansado cansada historia""")
 )
+_WITHOUT = frozenset(_words("without ohne sin"))  # denies what comes after it, never what stands before
 # Between two things of one kind: the second one is the old one; or the new one, where `_FROM` stands before the first.
 _RATHER = frozenset(_words("""instead over than rather not no statt anstatt nicht als vez lugar que antes no"""))
 _TO = frozenset(_words("""to for with auf zu gegen a por"""))
@@ -50,7 +51,9 @@ _CHANGE = frozenset(
     _words("""now instead currently today nowadays switched changed longer jetzt nun inzwischen mittlerweile neuerdings seitdem stattdessen mehr
 umgestiegen ahora hoy actualmente cambio ya""")
 )
-LONGEST = 24  # words of a sentence that is read
+# Beside one of these "hat" is a verb, and nothing to wear.
+_GERMAN = frozenset(_words("ein eine einen der die das den fur von und ist sich nicht kein genug jetzt"))
+LONGEST = 30  # words of a sentence that is read
 
 
 def liking(sentence: str, people: Collection[str]) -> Claim | None:
@@ -58,20 +61,44 @@ def liking(sentence: str, people: Collection[str]) -> Claim | None:
     said, clauses = words(sentence), _clauses(sentence)
     if not 2 < len(said) <= LONGEST or "?" in sentence:
         return None
-    fond = [word for clause in clauses if any(map(_is_liking, clause)) for word in clause if word not in people]
+    told = [
+        [word for word in clause if word not in people and not (word == "hat" and _GERMAN & set(said))]
+        for clause in clauses
+    ]
+    fond = [at for at, clause in enumerate(told) if any(map(_is_liking, clause))]
     subject = _subject(said, people)
-    kinds = _kinds(fond, [word for word in said if word not in people]) if subject and fond else frozenset()
+    kinds = _kinds(told, fond) if subject and fond else frozenset()
     if not kinds:
         return None
     new: list[str] = []
     old: list[str] = []
-    for clause in clauses:
-        _sort([word for word in clause if word not in people], kinds, new, old)
+    for clause in told:
+        _sort(clause, kinds, new, old)
     values, rivals = frozenset(map(stem, new)), frozenset(map(stem, old))
     strong = bool(_CHANGE & set(said))
     if len(values) == 1 and not values & rivals:
         return Claim(subject, "prefer", kinds, values, rivals, strong=strong)
     return Claim(subject, "prefer", kinds, rivals, against=True, strong=strong) if rivals and not new else None
+
+
+def unread(sentence: str, people: Collection[str]) -> Claim | None:
+    """Return of whom and of what kind of thing a sentence speaks that may tell of a change, in words that say nothing to us.
+
+    It names somebody and two things of one kind, or one thing and a word of change. What was held before is in doubt then.
+    """
+    said = words(sentence)
+    subject = _subject(said, people)
+    if not subject or not 2 < len(said) <= LONGEST or "?" in sentence:
+        return None
+    things: dict[str, set[str]] = {}
+    for word in said:
+        for kind in () if word in people or (word == "hat" and _GERMAN & set(said)) else categories_of(word):
+            things.setdefault(kind, set()).add(stem(word))
+    most = max(map(len, things.values()), default=0)
+    kinds = frozenset(kind for kind, found in things.items() if len(found) == most)
+    if most < (1 if _CHANGE & set(said) else 2):
+        return None
+    return Claim(subject, UNREAD, kinds, frozenset().union(*(things[kind] for kind in kinds)))
 
 
 def _subject(said: list[str], people: Collection[str]) -> str:
@@ -88,11 +115,20 @@ def _is_liking(word: str) -> bool:
     return word in _LIKING or word.startswith("liebling")
 
 
-def _kinds(fond: list[str], said: list[str]) -> frozenset[str]:
-    """Return the kinds of thing that words of liking are about: the one that is named, else those of which most things are there."""
-    near, held = (Counter(kind for word in part for kind in categories_of(word)) for part in (fond, said))
-    named = {asked_for(word.removeprefix("lieblings")) for word in said} & held.keys()
-    worth = {kind: (kind in named, near[kind], held[kind]) for kind in held}
+def _kinds(clauses: list[list[str]], fond: list[int]) -> frozenset[str]:
+    """Return the kinds of thing that the clauses of liking are about: the one that is named, else of which most things are there.
+
+    Of equals the one that is spoken of closest by: in "if Otto may choose, then tea, as all at the table knew" no table.
+    """
+    held: Counter[str] = Counter()
+    apart: dict[str, int] = {}
+    for at, clause in enumerate(clauses):
+        for kind in (kind for word in clause for kind in categories_of(word)):
+            held[kind] += 1
+            apart[kind] = min([apart.get(kind, len(clauses)), *(abs(at - one) for one in fond)])
+    near = Counter(kind for at in fond for word in clauses[at] for kind in categories_of(word))
+    named = {asked_for(word.removeprefix("lieblings")) for clause in clauses for word in clause}
+    worth = {kind: (kind in named, near[kind], held[kind], -apart[kind]) for kind in held}
     return frozenset(kind for kind in worth if worth[kind] == max(worth.values()))
 
 
@@ -112,7 +148,8 @@ def _sort(clause: list[str], kinds: frozenset[str], new: list[str], old: list[st
     """Add the things of these kinds in a clause to those that are liked, or to those that were."""
     places = [at for at, word in enumerate(clause) if kinds & categories_of(word)]
     if len(places) == 1:
-        (old if _OVER & set(clause) else new).append(clause[places[0]])
+        over = _OVER & set(clause) or _WITHOUT & set(clause[: places[0]])
+        (old if over else new).append(clause[places[0]])
     elif len(places) == 2:
         first, second = places
         between = set(clause[first + 1 : second])

@@ -60,7 +60,7 @@ class Opinion(Struct):
     confidence: float
     first: int
     last: int
-    status: str = "active"  # active | superseded | retired
+    status: str = "active"  # active | in doubt | superseded | retired
     supports: list[Fact] = field(default_factory=list)
     contradicts: list[Fact] = field(default_factory=list)
     strong_days: set[int] = field(default_factory=set)
@@ -83,6 +83,8 @@ def evolve(facts: Iterable[Fact]) -> tuple[list[Opinion], list[Fact]]:
         _drift(opinion, newest)
         if opinion.fact.replaced_by and opinion.status == "active":
             opinion.status = "superseded"
+        if opinion.fact.doubted_by and opinion.status == "active":
+            opinion.status = "in doubt"
     return opinions, unclear
 
 

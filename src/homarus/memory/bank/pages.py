@@ -77,9 +77,33 @@ def _digest(body: str) -> str:
     return sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-_MADE = re.compile(
-    r"(?:---\nname: [^\n]*\n---\n\n)?# [^\n]*(?:\n\n`homarus memory promote [^\n]*)?"
-)  # how new pages begin
+_FRONT = r"---\nname: [^\n]*\n(?:kind: (?:person|unknown)\n)?(?:first_seen: [\d-]+\n)?(?:last_seen: [\d-]+\n)?(?:facts: \d+\n)?---\n"
+_MADE = re.compile(rf"(?:{_FRONT}\n)?# [^\n]*(?:\n\n`homarus memory promote [^\n]*)?")  # how new pages begin
+
+
+def head(name: str, known: dict[str, str]) -> str:
+    """Return how the page about somebody begins."""
+    return "\n".join(
+        ["---", f"name: {name}", *(f"{key}: {value}" for key, value in known.items()), "---", "", f"# {name}", ""]
+    )
+
+
+def with_front(page: str, known: dict[str, str]) -> str:
+    """Return a page whose front matter says what is known now. Keys that a person took out, added or filled otherwise stay so.
+
+    All are written where the front matter is as an earlier version made it, with nothing but a name.
+    """
+    found = re.match(r"---\n(.*?)^---\n", page, re.MULTILINE | re.DOTALL)
+    if found is None:
+        return page
+    lines = found[1].splitlines(keepends=True)
+    if len(lines) == 1 and lines[0].startswith("name: "):
+        lines += [f"{key}: {value}\n" for key, value in known.items()]
+    for at, line in enumerate(lines):
+        key, _, value = line.rstrip("\n").partition(": ")
+        if key in known and (key != "kind" or value == "unknown"):
+            lines[at] = f"{key}: {known[key]}\n"
+    return f"---\n{''.join(lines)}---\n{page[found.end() :]}"
 
 
 def is_ours(page: str, head: str = "") -> bool:

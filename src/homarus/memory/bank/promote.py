@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from homarus.core.errors import ToolError
-from homarus.memory.bank.facts import Fact
+from homarus.memory.bank.facts import Fact, told
 from homarus.memory.bank.grammar import Bullet
 from homarus.memory.bank.pages import change, read_page
 from homarus.memory.bank.retain import retain
@@ -54,7 +54,7 @@ def promote(memory: Memory, identity: str) -> str:
         )
     if not fact.holds:
         raise ToolError("the fact does not hold any more", cure=f"promote what replaced it: {fact.replaced_by}")
-    line = f"- {fact.text} ({fact.citation}) <!-- ^{fact.id} -->"
+    line = f"- {told(fact, memory.knowledge().names)} ({fact.citation}) <!-- ^{fact.id} -->"
 
     def add(text: str) -> str:
         if f"^{fact.id} " in text:

@@ -19,15 +19,16 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from homarus.core.origin import mark_origin
 from homarus.core.text import estimate_tokens, single_line, slug
 from homarus.memory.bank.assist import Ask, Assisted, assist
-from homarus.memory.bank.facts import Fact, Knowledge, conflicts
+from homarus.memory.bank.facts import Fact, Knowledge, conflicts, told
 from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
-from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
+from homarus.memory.bank.pages import change, edited_lines, head, is_ours, read_page, refresh, with_front
 from homarus.storage.atomic import remove
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Draft(Struct):
     head: str
     regions: dict[str, str]
     facts: int = 0
+    front: dict[str, str] = {}
 
 
 def reflect(
@@ -91,8 +93,8 @@ def reflect(
         ours = {line for draft in drafts for body in draft.regions.values() for line in body.splitlines()}
         known.facts = [*(fact for line, fact in by_hand if line not in ours), *known.facts]
     opinions, unclear = evolve(known.facts)
-    told = [f"{fact.citation}: {fact.text}" for fact in unclear]
-    report = Report([], len(known.facts), unclear=told, assisted=assisted)
+    listed = [f"{fact.citation}: {fact.text}" for fact in unclear]
+    report = Report([], len(known.facts), unclear=listed, assisted=assisted)
     before: dict[str, str] = {}
     for draft in _drafts(known, opinions, pages, first):
         _apply(memory.workspace, draft, report, before, dry_run=dry_run)
@@ -113,7 +115,8 @@ def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], si
     related = _related(known.facts)
     newest_first = sorted([f for f in known.facts if not f.by_hand], key=lambda f: (-(f.day or 0), f.path, f.line))
     for kind, title in (("world", "World"), ("experience", "Experience")):
-        rows = [_row(f) for f in newest_first if f.kind == kind and f.holds and not (f.inferred and f.agent)]
+        shown = [f for f in newest_first if f.kind == kind and f.holds and not (f.inferred and f.agent)]
+        rows = [_row(replace(f, text=told(f, known.names))) for f in shown]
         yield Draft(f"bank/{kind}.md", f"# {title}\n", {kind: _listed(rows)}, len(rows))
     yield Draft("bank/opinions.md", "# Opinions\n", {"opinions": _opinions(opinions)}, len(opinions))
     by_page: dict[str, list[str]] = defaultdict(
@@ -135,12 +138,22 @@ def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], si
         tied = _related_rows(entities[0], related, known)
         room = PAGE - estimate_tokens(current + tied)
         timeline = "\n\n".join(filter(None, [_timeline(ordered, room), tied]))
-        head = f"---\nname: {name}\n---\n\n# {name}\n"
-        yield Draft(path, head, {"current": current, "timeline": timeline}, len(found))
+        front = _front(entities, found)
+        yield Draft(path, head(name, front), {"current": current, "timeline": timeline}, len(found), front)
     for path in sorted(set(pages.values()) - by_page.keys()):
         yield Draft(path, "", {"current": "", "timeline": ""})  # nobody is known by that name any more
     yield Draft(f"{FOLDER}/_review.md", "# To look at\n", {"review": _review(known, pages)})
     yield Draft("bank/_proposals.md", PROPOSALS, {"proposals": _proposals(known, opinions)})
+
+
+def _front(entities: list[str], facts: list[Fact]) -> dict[str, str]:
+    """Return what stands at the top of a page: whether it is a person, first and last day spoken of, and how many facts."""
+    person = any(
+        claim.subject in entities and claim.predicate in {"prefer", "live", "work"} for f in facts for claim in f.claims
+    )
+    days = sorted(fact.day for fact in facts if fact.day)
+    seen = {"first_seen": _iso(days[0]), "last_seen": _iso(days[-1])} if days else {}
+    return {"kind": "person" if person else "unknown", **seen, "facts": str(len(facts))}
 
 
 PROPOSALS = """# Proposals for MEMORY.md
@@ -155,7 +168,7 @@ def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str]
     empty = not any(body.strip("\n# ") and "\n" in body for body in draft.regions.values())
     if empty and (not old or not (draft.head or "<!-- reflect:begin" in old)):
         return  # no page for nothing, and none of ours on somebody's own
-    text = old or draft.head
+    text = with_front(old, draft.front) if draft.front and old else old or draft.head
     for name, body in draft.regions.items():
         done = refresh(text, name, body)
         text = done.text
@@ -189,7 +202,7 @@ def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:
 
 def _current(facts: list[Fact]) -> str:
     """Return what holds now: what was written down or read as a claim before other lines, each newest first and said once."""
-    held = [fact for fact in facts if fact.holds and not fact.repeated_by]
+    held = [fact for fact in facts if fact.holds and not fact.repeated_by and not fact.doubted_by]
     held.sort(key=lambda fact: fact.inferred and not fact.claims)
     return "\n".join(["## Current", *map(_row, held[:CURRENT])])
 
@@ -206,15 +219,19 @@ def _by_day(opinion: Opinion) -> tuple[int, str, int]:
 def _opinion(opinion: Opinion) -> str:
     """Return an opinion with its confidence, where that is going, and the evidence both ways."""
     arrow = "↑" if opinion.trend > 0.005 else "↓" if opinion.trend < -0.005 else "→"
-    evidence = list(dict.fromkeys(f.citation for f in (*opinion.supports[-3:], *opinion.contradicts[-3:])))
+    doubt = [opinion.fact.doubted_by] if opinion.status == "in doubt" else []
+    evidence = list(dict.fromkeys([*(f.citation for f in (*opinion.supports[-3:], *opinion.contradicts[-3:])), *doubt]))
     counts = f"[+{len(opinion.supports)} −{len(opinion.contradicts)}; {arrow}; last {_iso(opinion.last)}]"
     about = f"c={opinion.confidence:.2f},id={opinion.fact.id}"
     return f"- O({about}) @{opinion.subject}: {single_line(opinion.fact.text, TEXT)} {counts} ({', '.join(evidence)})"
 
 
+_SECTIONS = (("active", "Held"), ("in doubt", "In doubt"), ("superseded", "Superseded"), ("retired", "Retired"))
+
+
 def _opinions(opinions: list[Opinion]) -> str:
     parts = []
-    for status, title in (("active", "Held"), ("superseded", "Superseded"), ("retired", "Retired")):
+    for status, title in _SECTIONS:
         found = sorted((o for o in opinions if o.status == status), key=lambda o: (o.subject, *_by_day(o)))
         parts += ["\n".join([f"## {title}", *map(_opinion, found[: 2 * LISTED])])] if found else []
     return "\n\n".join(parts)
@@ -242,7 +259,8 @@ def _timeline(facts: list[Fact], room: int) -> str:
 
 
 def _dated(fact: Fact) -> str:
-    return _row(fact, note=f"; replaced by {fact.replaced_by}" if fact.replaced_by else "")
+    doubt = f"; in doubt since {fact.doubted_by}" if fact.doubted_by and fact.holds else ""
+    return _row(fact, note=f"; replaced by {fact.replaced_by}" if fact.replaced_by else doubt)
 
 
 def _related(facts: Iterable[Fact]) -> Counter[tuple[str, str]]:
@@ -283,13 +301,12 @@ def _proposals(known: Knowledge, opinions: list[Opinion]) -> str:
         days = len({supporting.day for supporting in opinion.supports})
         able = fact.trusted and not fact.agent and len(fact.text.split()) >= 3 and fact.id not in known.rejected
         if able and opinion.status == "active" and (opinion.confidence >= SURE or days > SUPPORTED):
-            name = known.names.get(opinion.subject, opinion.subject)
-            rows.append(f"- [ ] `{fact.id}` {name}: {single_line(fact.text, TEXT)} ({fact.citation})")
+            rows.append(f"- [ ] `{fact.id}` {single_line(told(fact, known.names), TEXT)} ({fact.citation})")
     return "\n".join(["## Proposed", *rows[:PROPOSED]]) if rows else ""
 
 
 _TAIL = re.compile(
-    r"\s*(?:\(c=[\d.]+\)\s*)?(?:\(inferred\)\s*)?(?:; replaced by \S+\s*)?(?:\[\+[^\]]*\]\s*)?(?:\([^()]*(?:#L|bank/)[^()]*\)\s*)?$"
+    r"\s*(?:\(c=[\d.]+\)\s*)?(?:\(inferred\)\s*)?(?:; (?:replaced by|in doubt since) \S+\s*)?(?:\[\+[^\]]*\]\s*)?(?:\([^()]*(?:#L|bank/)[^()]*\)\s*)?$"
 )
 
 
