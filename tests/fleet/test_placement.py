@@ -1,4 +1,5 @@
 import asyncio
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -50,6 +51,18 @@ async def test_homes_of_a_silent_worker_are_anybodys_and_its_late_writes_nobodys
     assert lines(database) == []
     await one.release([lease])
     assert (await two.owner("ada")).worker == "two", "what it gives back is not its own any more"
+
+
+async def test_a_question_from_before_an_outage_takes_nothing(database):
+    one, two = await alive(database, "one"), await alive(database, "two")
+    await one.add("ada")
+    assert await one.take("ada")
+    database.rows("update worker set beat = clock_timestamp() - interval '1 day'")
+    assert await one.adopt(10) == [], "it has the home, however late its own beat is"
+    two._heard -= timedelta(days=1)
+    assert await two.adopt(10) == []
+    await two.beat()
+    assert len(await two.adopt(10)) == 1
 
 
 async def test_a_takeover_waits_for_a_write_that_has_begun(database, dsn):

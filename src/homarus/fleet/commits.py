@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 APPEND, UPLOAD = "append_lines", "put_object"
 TOGETHER = 200  # homes in one commit
 AT_ONCE = 2  # commits on their way: the next one gathers while the last is being synced
-MOST_BYTES = 16 << 20  # of one home that wait: whoever writes more waits, too
+MOST_BYTES = 16 << 20  # of one home that wait: whoever goes on writing then waits, too
 _BYTES = 4 << 20  # of one home in one commit
 Change = tuple[str, tuple[Any, ...], int]  # the function, what it is given, and its bytes
 
@@ -59,6 +59,7 @@ class Behind:
         """Carry nothing out any more."""
         with self._commits.lock:
             self.settled(0, problem)
+            self._commits.room.notify_all()
 
     def settled(self, count: int, problem: Fenced | None) -> None:
         """Note that changes were carried out, or that none will be; under the lock."""
@@ -95,7 +96,7 @@ class Commits:
 
     def __init__(self, database: Database) -> None:
         self.lock = threading.Lock()
-        self._room = threading.Condition(self.lock)
+        self.room = threading.Condition(self.lock)
         self._database = database
         self._ready: dict[Behind, None] = {}
         self._pumps = 0
@@ -106,6 +107,8 @@ class Commits:
 
     def add(self, home: Behind, change: Change, *, needed: bool) -> None:
         with self.lock:
+            while home.bytes > MOST_BYTES and home.problem is None:
+                self.room.wait()
             if home.problem is not None:
                 raise again(home.problem)
             home.changes.append(change)
@@ -115,10 +118,6 @@ class Commits:
             if not home.running:
                 self._ready[home] = None
                 self._wake()
-            while home.bytes > MOST_BYTES and home.problem is None:
-                self._room.wait()
-            if home.problem is not None:
-                raise again(home.problem)
 
     def _wake(self) -> None:
         if self._pumps < AT_ONCE:
@@ -164,7 +163,7 @@ class Commits:
             home.bytes = max(0, home.bytes - sum(size for *_, size in changes))
             first = problem is not None and home.problem is None
             home.settled(len(changes), problem)
-            self._room.notify_all()
+            self.room.notify_all()
             if home.changes:
                 self._ready[home] = None
                 self._wake()

@@ -46,6 +46,7 @@ class Placement:
         self.worker, self.ttl = worker, ttl
         self._database, self._line = database, pulse or database
         self.life: Any = None  # when this life of the worker began, by the database
+        self._heard: Any = None  # when it was heard last
 
     async def join(self, address: str) -> None:
         """Begin a life: what an earlier one of this name held is nobody's now, so nothing of it can write any more."""
@@ -54,18 +55,19 @@ class Placement:
             insert into worker (name, address, version) values ($1, $2, $3)
             on conflict (name) do update set address = excluded.address, version = excluded.version,
               started = clock_timestamp(), beat = clock_timestamp(), draining = false, homes = 0
-            returning started""",
+            returning started, beat""",
             self.worker, address, VERSION,
         )  # fmt: skip
-        self.life = rows[0]["started"]
+        self.life, self._heard = rows[0]["started"], rows[0]["beat"]
 
     async def beat(self, *, patience: float | None = None) -> Pulse | None:
         """Give a sign of life; None when another process took this name, or an operator removed it."""
         rows = await self._line.ask(
             """update worker set beat = clock_timestamp(), homes = (select count(*) from lease where worker = $1)
-            where name = $1 and started = $2 returning homes, draining""",
+            where name = $1 and started = $2 returning homes, draining, beat""",
             self.worker, self.life, patience=patience,
         )  # fmt: skip
+        self._heard = rows[0]["beat"] if rows else self._heard
         return Pulse(rows[0]["homes"], rows[0]["draining"]) if rows else None
 
     async def leave(self) -> None:
@@ -94,20 +96,24 @@ class Placement:
         return int(rows[0]["count"])
 
     async def adopt(self, most: int) -> list[Lease]:
-        """Take homes whose worker is dead or that have none, and those that are to come here; at most so many."""
+        """Take homes whose worker is dead or that have none, and those that are to come here; at most so many.
+
+        A question that was asked before the database was away and is heard after it finds everybody silent: it takes nothing.
+        """
         if most <= 0:
             return []
         rows = await self._database.ask(
             f"""with {_FREE}, free as (
               select l.home from lease l join home h using (home)
-              where (l.worker is null or l.worker = any(array(select worker from dead))) and h.format <= $4
+              where (l.worker is null or l.worker = any(array(select worker from dead where worker <> $1))) and h.format <= $4
+                and clock_timestamp() - $5::timestamptz < make_interval(secs => $2 / 2)
                 and (l.wish is null or l.wish = $1
                   or not exists (select from worker o where o.name = l.wish
                     and o.beat > clock_timestamp() - make_interval(secs => $2)))
               order by l.wish = $1 desc nulls last limit $3 for update of l skip locked)
             update lease set worker = $1, epoch = epoch + 1, since = clock_timestamp(), wish = null
             from free where lease.home = free.home returning lease.home, lease.epoch""",  # noqa: S608 - a constant
-            self.worker, self.ttl, min(most, BATCH), FORMAT,
+            self.worker, self.ttl, min(most, BATCH), FORMAT, self._heard,
         )  # fmt: skip
         return [Lease(row["home"], row["epoch"], self.worker) for row in rows]
 
