@@ -1,4 +1,4 @@
-"""What many machines cost over one: fenced commits, the edge's hop, a home's way in and out, idle homes, status. Wants Debian's postgresql."""
+"""What many machines cost over one: fenced commits, the edge's hop, whole turns, a worker's death, a home's way in and out, idle homes, status. Wants Debian's postgresql."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench.fleet_load import Stand, alone, failover, paced, saturated
 from bench.measure import Ctx, Row, against
 
 LINE = b'{"type":"message","text":"' + b"x" * 2000 + b'"}\n'
-IDLE, LEASES, MEGABYTES = 10_000, 200_000, 40
+IDLE, LEASES, MEGABYTES = 10_000, 1_000_000, 40
+HOMES, WORKERS, RATE = 40, 2, 100.0
 
 
 def run(ctx: Ctx) -> list[Row]:
@@ -31,8 +33,24 @@ def run(ctx: Ctx) -> list[Row]:
     with running() as server, Database(server.dsn()) as database:
         database.migrate()
         rows = [*_appends(ctx, database), *_in_and_out(ctx, database), *asyncio.run(_edge(ctx))]
-        rows += _status(server, database)
+        _empty(server)
+        rows += _turns(ctx, server)
+        _empty(server)
+        rows += _status(ctx, server, database)
+        _empty(server)
         return rows + _idle(ctx, server)
+
+
+def _empty(server: Any) -> None:
+    server.sql(
+        "set search_path = homarus; truncate home cascade; delete from worker; update tally set count = 0; checkpoint"
+    )
+
+
+def _row(item: str, value: float, unit: str, target: float, *, least: bool = False) -> Row:
+    """Return a figure beside what is wanted: at most so much, or at least."""
+    text = f"{'at least' if least else 'at most'} {target:g} {unit}".strip()
+    return Row(item, value, unit, text, target / value if least else value / target, 1.0)
 
 
 def _lease(database: Any, home: str) -> Any:
@@ -124,35 +142,70 @@ async def _edge(ctx: Ctx) -> list[Row]:
         return statistics.median(took)
 
     async with served(Owner()) as owner, served(Edge(Fleet(secret="s" * 32), book, http)) as edge:
-        book.places["ada"] = Place(Quota(messages_per_second=10_000), owner)
+        book.known["ada"] = Place(Quota(messages_per_second=10_000), owner)
         straight, through = await median(f"{owner}/x"), await median(f"{edge}/h/ada/x")
     await client.aclose()
     await http.aclose()
+    return [Row("the edge's hop alone, p50 at 100/s", (through - straight) * 1000, "ms")]
+
+
+def _turns(ctx: Ctx, server: Any) -> list[Row]:
+    """Whole turns with a model of 20 ms: what they cost, how much longer they take than on one machine, and a worker's death."""
+    with Stand(server, ctx.folder("turns"), HOMES, WORKERS) as stand, alone(ctx.folder("alone"), stand.port) as one:
+        stand.settle()
+        urls = [stand.url(home) for home in stand.homes]
+        asyncio.run(saturated(urls, 2, "warm"))
+        before = stand.spent()
+        rate = asyncio.run(saturated(urls, 2 * ctx.runs, "many"))
+        cost = {part: (now - before[part]) / (HOMES * (2 * ctx.runs + 1)) for part, now in stand.spent().items()}
+        seconds = max(2.0, ctx.runs / 2)
+        through = asyncio.run(paced(urls, RATE, seconds, "paced"))
+        straight = asyncio.run(paced([f"{one}?{number}" for number in range(8)], RATE, seconds, "straight"))
+        over = asyncio.run(failover(stand, "w0"))
+    added = (statistics.median(all_of(through)) - statistics.median(all_of(straight))) * 1000
+    taken = statistics.median(each for each, _ in through) * 1000
+    parts = ", ".join(f"{part} {each * 1000:.1f}" for part, each in cost.items())
     return [
-        Row(
-            "the edge's hop, p50 at 100/s", (through - straight) * 1000, "ms", "6 ms", (through - straight) / 0.006, 1.0
-        )
+        _row("a turn over one on this machine alone, p50 at 100/s", added, "ms", 6),
+        Row("  until it is acknowledged, p50", taken, "ms"),
+        _row("turns by CPU time on two cores, model of 20 ms", 2 / sum(cost.values()), "/s", 400, least=True),
+        Row(f"  CPU of a turn ({parts})", sum(cost.values()) * 1000, "ms"),
+        Row("  turns beside those who ask and the model, by the clock", rate, "/s"),
+        _row(f"a worker's death, p50 of {len(over)} homes", statistics.median(over), "s", 3),
+        Row("  the last of them", over[-1], "s"),
     ]
 
 
-def _status(server: Any, database: Any) -> list[Row]:
+def all_of(took: list[tuple[float, float]]) -> list[float]:
+    return [answered for _, answered in took]
+
+
+def _status(ctx: Ctx, server: Any, database: Any) -> list[Row]:
     from homarus.fleet.status import status
 
     server.sql(
         f"""set search_path = homarus; insert into home (home) select 'h' || n from generate_series(1, {LEASES}) n;
-        insert into lease (home, worker) select 'h' || n, 'w' || n % 40 from generate_series(1, {LEASES}) n"""
+        insert into lease (home, worker) select 'h' || n, 'w' || n % 40 from generate_series(1, {LEASES}) n;
+        insert into timer (home, due) select 'h' || n, now() + interval '1 hour' from generate_series(1, {LEASES}) n;
+        insert into worker (name, address, version, homes) select 'w' || n, 'x', 1, {LEASES // 40} from generate_series(0, 39) n"""
     )
-    began = time.perf_counter()
-    for _ in range(10):
-        status(database)
-    each = (time.perf_counter() - began) / 10
-    return [Row(f"status with {LEASES:,} leases", each * 1000, "ms", "500 ms", each / 0.5, 1.0)]
+    asked = ctx.calls({"status": lambda: status(database)}, clock=time.perf_counter)["status"]
+    words = [*ctx.homarus(), "fleet", "status"]
+    env = {**os.environ, "HOMARUS_FLEET_DATABASE": server.dsn()}
+    took = []
+    for _ in range(max(3, ctx.runs // 3)):
+        began = time.perf_counter()
+        subprocess.run(words, env=env, stdout=subprocess.DEVNULL, check=True)
+        took.append(time.perf_counter() - began)
+    return [
+        _row(f"fleet status with {LEASES:,} leases, the command", statistics.median(took), "s", 0.5),
+        Row("  what it asks the database", asked * 1000, "ms"),
+    ]
 
 
 def _idle(ctx: Ctx, server: Any) -> list[Row]:
     server.sql(
-        f"""set search_path = homarus; truncate home cascade; delete from worker; update tally set count = 0;
-        insert into home (home) select 'i' || n from generate_series(1, {IDLE}) n;
+        f"""set search_path = homarus; insert into home (home) select 'i' || n from generate_series(1, {IDLE}) n;
         insert into lease (home) select 'i' || n from generate_series(1, {IDLE}) n"""
     )
     env = {**os.environ, "HOMARUS_FLEET_DATABASE": server.dsn(), "HOMARUS_FLEET_SECRET": "s" * 32}
@@ -168,4 +221,4 @@ def _idle(ctx: Ctx, server: Any) -> list[Row]:
     finally:
         worker.kill()
         worker.wait(60)
-    return [Row(f"a worker with {IDLE:,} idle homes", kilobytes / 1024, "MB", "2 GB", kilobytes / (2 << 20), 1.0)]
+    return [_row(f"a worker with {IDLE:,} idle homes", kilobytes / 1024, "MB", 2048)]

@@ -16,7 +16,7 @@ from homarus.automation.heartbeat import answer, beating
 from homarus.automation.settings import HeartbeatSettings
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Assistant, Trust, User
-from homarus.core.routes import main_session
+from homarus.core.routes import SessionKind, main_session, named_session
 
 MAIN = main_session("main")
 TASK = "- look whether the boiler is on\n"
@@ -297,6 +297,18 @@ async def test_wakes_come_together_and_not_twice_a_minute(tmp_path: Path) -> Non
             await pass_time(home, automation, 1, step=1)
         assert len(home.model.requests) <= 5
         assert not automation.wake("flood 99") or automation.wake("new")
+
+
+async def test_when_sessions_were_woken_is_forgotten_once_it_does_not_matter(tmp_path: Path) -> None:
+    home = house(tmp_path)
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        for number in range(20):
+            key = named_session("main", SessionKind.EXPLICIT, f"s{number}")
+            automation.events.add(key, "the build is done", ident=f"e{number}", wake=True)
+        await pass_time(home, automation, 300)
+        assert len(home.model.requests) == 20
+        assert not automation.heartbeats._woken
 
 
 async def test_a_strangers_event_is_marked_taints_and_has_a_strangers_rights(tmp_path: Path) -> None:

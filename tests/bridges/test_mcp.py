@@ -1,5 +1,6 @@
 """This home as a server: driven by the official client, over real pipes and in this process."""
 
+import base64
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ pytest.importorskip("mcp", reason="needs the package mcp")
 from mcp import Client, StdioServerParameters
 
 from homarus.bridges.mcp import Conversations, build
+from homarus.core.messages import Image
+from homarus.runtime.client import RunOptions
 
 OFF: dict[str, Any] = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
 ASKS = Line(calls=(("exec", {"command": "touch made"}),))
@@ -44,6 +47,22 @@ async def test_conversations_and_notes_over_a_real_pipe(tmp_path: Path) -> None:
         lost = await client.call_tool("messages_read", {"key": "nobody"})
         assert lost.is_error
         assert "there is no conversation" in lost.content[0].text
+
+
+async def test_the_pictures_of_a_message(tmp_path: Path) -> None:
+    house = House(tmp_path, "a dot", config=OFF)
+    picture = Image(base64.b64encode(b"a picture").decode(), "image/png")
+    async with house.agent() as agent, Client(build(Conversations(agent.client, "", owner=False))) as client:
+        async for _event in agent.client.run(agent.key, "what is it?", RunOptions(images=(picture,))):
+            pass
+        first, answer = (await called(client, "messages_read", key="main"))["messages"]
+        assert (first["images"], answer.get("images")) == (1, None)
+        (content,) = (
+            await client.call_tool("attachments_fetch", {"key": "main", "timestamp": first["timestamp"]})
+        ).content
+        assert (content.type, content.data, content.mime_type) == ("image", picture.data, "image/png")
+        lost = await client.call_tool("attachments_fetch", {"key": "main", "timestamp": 1})
+        assert lost.is_error
 
 
 async def test_another_program_is_not_the_owner(tmp_path: Path) -> None:

@@ -50,12 +50,19 @@ async def a_command_that_is_passed_on_commands_nothing(rig: Rig, folder: Path) -
 async def two_bots_do_not_talk_for_ever(rig: Rig, folder: Path) -> None:
     rules = {"groupPolicy": "open", "allowBots": True, "groups": {"*": {"requireMention": False}}}
     async with at_work(rig, folder, **rules) as stage:
-        stage.answer = lambda _inbound: "NO_REPLY"
+        stage.answer, began = lambda _inbound: "NO_REPLY", time.monotonic()
         for number in range(25):
             await rig.bot(f"and you? {number}")
-        await until(lambda: len(stage.heard) + len(stage.refused) == 25, stage.trouble)
-        assert len(stage.heard) == 10  # a message and its answer are two of twenty
-        assert stage.refused[-1].gates[-1].name == "botLoopProtection"
+        await until(
+            lambda: len(stage.heard) + len(stage.refused) == 25,
+            lambda: f"{stage.words()} {[one.inbound.text for one in stage.refused]} {stage.trouble()}",
+        )
+        minutes = 1 + int((time.monotonic() - began) / 60)  # a server that is slow makes no loop of it
+        # A message and its answer are two of twenty.
+        assert len(stage.heard) == 10 if minutes == 1 else len(stage.heard) <= 10 * minutes
+        assert {decision.gates[-1].name for decision in stage.refused} == (
+            {"botLoopProtection"} if stage.refused else set()
+        )
 
 
 @needs("bots")

@@ -115,7 +115,7 @@ async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) ->
             stderr=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
-        begun = await asyncio.wait_for(process.stdout.read(4), 30)
+        begun = await asyncio.wait_for(process.stdout.read(4), 120)
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.wait_for(process.communicate(), 60)
         await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,10 @@ from tests.scenarios.script import Line
 
 from homarus.cli.chat import talk_in_lines
 from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, dropped, referenced, suggest
-from homarus.cli.chat_paint import Painter, is_light, wrapped
+from homarus.cli.chat_paint import Painter, is_light
 from homarus.cli.chat_screen import Screen
-from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, difference, past
-from homarus.cli.output import width
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Kind, Markdown, difference, past
+from homarus.cli.output import width, wrapped
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.runtime.client import RunOptions
@@ -386,6 +387,23 @@ def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: st
 )
 def test_a_light_terminal_is_known_by_its_answer(answer: str, variable: str, light: bool) -> None:
     assert is_light({"COLORFGBG": variable}, answer) is light
+
+
+@pytest.mark.parametrize("light", [True, False])
+def test_nothing_is_cyan_or_yellow_on_white(light: bool) -> None:
+    table = "1. one `code`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1  # why\n```"
+    painter = Painter(color=True, light=light)
+    kinds: tuple[Kind, ...] = ("tool", "failed", "note", "warning", "error", "user", "detail")
+    blocks = [Block("markdown", table), Block("diff", "@@ -1 +1 @@\n-a\n+b"), *(Block(kind, "x") for kind in kinds)]
+    painted = "".join(painter.paint(block, 60) for block in blocks)
+    codes = {code for style in re.findall(r"\x1b\[([0-9;]+)m", painted) for code in style.split(";")}
+    assert bool(codes & {"33", "36", "93", "96"}) is not light, "and on black they are used"
+
+
+def test_code_and_tables_have_no_empty_lines_that_nobody_wrote() -> None:
+    text = "before\n\n```python\na = 1\n\n\nb = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nafter"
+    lines = [line.strip() for line in Painter(color=False).paint(Block("markdown", text), 60).split("\n")]
+    assert lines == ["before", "", "a = 1", "", "", "b = 2", "", "a  b", "────", "1  2", "", "after", "", ""]
 
 
 def test_the_last_turns_are_shown_without_the_files_that_went_along() -> None:

@@ -276,7 +276,7 @@ def test_edit_asks_on_a_terminal(config: Path) -> None:
     )
     os.close(theirs)
     os.write(ours, b"edit\n")
-    out = child.communicate(timeout=30)[0]
+    out = child.communicate(timeout=120)[0]
     os.close(ours)
     assert child.returncode == 0, out
     assert b"Edit again" in out

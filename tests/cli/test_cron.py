@@ -158,6 +158,6 @@ def _is_waiting(automation: Automation) -> bool:
 
 
 async def _until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.005)

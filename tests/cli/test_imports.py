@@ -98,6 +98,7 @@ ROWS = [
     Row("plugins enable dice"),
     Row("plugins doctor"),
     Row("plugins disable dice"),
+    Row("plugins remove dice"),
     Row("gateway status", code=1),
     Row("gateway stop", code=1),
     Row("gateway restart", code=1),

@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -140,6 +141,55 @@ async def test_whoever_waits_for_somebody_else_says_so(tmp_path: Path, words: tu
                 server.gate.set()
 
 
+async def test_the_trial_of_a_new_key_says_that_it_waits(tmp_path: Path) -> None:
+    server = Tarpit()
+    async with serving(server=server):
+        env = make_home(tmp_path, server.url)
+        path = tmp_path / ".openclaw/openclaw.json"
+        path.write_text(path.read_text().replace('"sk-test"', '"${NOT_SET_YET}"'))
+        async with terminal(env, "configure", "model") as screen:
+            try:
+                await screen.until("by its name")
+                screen.type("mock/loop\r")
+                await screen.until("Your key for mock")
+                screen.type("sk-new\r")
+                await screen.until("Trying it", "waiting for mock ...")
+            finally:
+                server.gate.set()
+
+
+HUNG = [
+    ("channels", "status"),
+    ("channels", "login", "irc"),
+    ("chat",),
+    ("health",),
+    ("sessions", "rename", "main", "x"),
+]
+
+
+@pytest.mark.parametrize("words", HUNG, ids=" ".join)
+async def test_a_gateway_that_does_not_answer_leaves_nobody_without_a_word(words: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory(prefix="w") as name:  # a socket's path must be short
+        folder = Path(name)
+        env = make_home(folder, "http://127.0.0.1:9")
+        own = folder / ".openclaw/homarus"
+        sessions = folder / ".openclaw/agents/main/sessions"
+        for each in (own, sessions):
+            each.mkdir(parents=True)
+        (sessions / "sessions.json").write_text('{"agent:main:main": {"sessionId": "a-b", "updatedAt": 1}}')
+        gate = asyncio.Event()
+
+        async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await gate.wait()
+            writer.close()
+
+        async with await asyncio.start_unix_server(hang, own / "gateway.sock"), terminal(env, *words) as screen:
+            try:
+                await screen.until(" ...")
+            finally:
+                gate.set()
+
+
 # A machine on which whatever fits a pattern (a file, a program, an address) takes until a gate opens, which it never does.
 SLOW = """
 import os, re, sys, time
@@ -194,6 +244,7 @@ LONG = {
     "sessions cleanup --dry-run": TALKS,
     "context list": TALKS,
     "prompt": NOTES,
+    "chat": TALKS,
     "channels login irc": r"^open .*\.openclaw",
     "message send -t irc:#a -m hi": r"^(?:socket|open .*(?:gateway|channels|delivery))",
     "gateway status": r"^(?:socket|open .*gateway|subprocess)",

@@ -116,6 +116,11 @@ class Postgres:
             time.sleep(0.05)
         raise AssertionError("Postgres does not answer")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a power cut does: nothing is told to anybody."""
         if self._process is not None:

@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 from tests.fleet.postgres import running
 
@@ -25,6 +27,13 @@ def test_a_program_that_is_too_old_for_the_tables_does_not_start(database):
 
 async def test_whoever_awaits_is_not_held_up(database):
     assert [row["n"] for row in await database.ask("select n from generate_series(1, $1::int) n", 3)] == [1, 2, 3]
+
+
+def test_a_host_that_says_nothing_does_not_keep_us_from_the_next():
+    with socket.create_server(("127.0.0.1", 0)) as silent, running() as server:
+        places = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.port}"
+        with Database(f"postgresql://homarus@{places}/postgres") as database:
+            assert database.rows("select 1 as n")[0]["n"] == 1
 
 
 def test_a_mistake_in_a_statement_is_not_repeated(database):

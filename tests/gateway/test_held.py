@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.gateway.served import ADMIN, Served, Wire, served
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
@@ -101,3 +105,26 @@ async def test_how_far_sessions_were_told_is_known_of_the_newest(tmp_path: Path)
             home.gateway.page_feed.tell(session(number), "reset")
         assert home.gateway.page_feed.state(session(0))["seq"] == 0
         assert home.gateway.page_feed.state(session(MAX_SESSIONS + 9))["seq"] == 1
+
+
+PIECES = """
+import ctypes
+from homarus.gateway.server import preload
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+info = ctypes.CDLL(None).mallinfo2
+info.restype = Info
+preload()
+bytes(4_000_000)  # freed at once: from now on glibc would keep pieces up to this size
+before = info().hblks
+piece = bytes(500_000)
+print(info().hblks - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="this is not glibc 2.33 or newer")
+def test_large_pieces_of_memory_are_given_back_whatever_was_freed_before() -> None:
+    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "1", done.stderr

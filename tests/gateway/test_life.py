@@ -103,7 +103,7 @@ async def test_asked_twice_it_does_not_wait(home: Served) -> None:
         await asyncio.sleep(0)
         assert not ended.done()
         home.gateway.life.stop()
-        await asyncio.wait_for(ended, 30)
+        await asyncio.wait_for(ended, 120)
 
 
 async def test_who_did_what_is_in_the_ledger_and_what_was_said_is_not(home: Served) -> None:

@@ -84,7 +84,7 @@ async def test_a_slow_hook_is_left_behind_and_changes_nothing_later(caplog):
     finished = threading.Event()
 
     def slow(heard: HookEvent) -> None:
-        release.wait(10)
+        release.wait(60)
         heard.messages.append("late")
         heard.context["files"].append("late")
         finished.set()
@@ -97,14 +97,14 @@ async def test_a_slow_hook_is_left_behind_and_changes_nothing_later(caplog):
                 heard.messages.append("late")
                 await asyncio.sleep(0.01)
 
-    hooks.register("command:new", slow, source="slow")
+    hooks.register("command:new", slow, source="slow", timeout=0.02)
     hooks.register("command:new", stubborn, source="stubborn", timeout=0.02)
-    hooks.register("command:new", note("after"), source="good")
+    hooks.register("command:new", note("after"), source="good", timeout=60)
     with caplog.at_level(logging.WARNING):
         heard = await hooks.emit(event("command:new", NOW, context={"files": []}), timeout=0.02)
     assert heard.messages == ["after"]
     release.set()
-    assert await asyncio.to_thread(finished.wait, 10)
+    assert await asyncio.to_thread(finished.wait, 60)
     await asyncio.sleep(0)
     assert heard.messages == ["after"]
     assert heard.context == {"files": []}
@@ -194,15 +194,15 @@ def test_emit_sync_contains_failures_and_hangs(caplog):
     release = threading.Event()
 
     def hang(heard: HookEvent) -> None:
-        release.wait(10)
+        release.wait(60)
         heard.context["files"].append("late")
 
     def leave(_: HookEvent) -> None:
         sys.exit(1)
 
     hooks.register("agent:bootstrap", hang, source="hang")
-    hooks.register("agent:bootstrap", leave, source="leave")
-    hooks.register("agent:bootstrap", note("after"), source="good")
+    hooks.register("agent:bootstrap", leave, source="leave", timeout=60)
+    hooks.register("agent:bootstrap", note("after"), source="good", timeout=60)
     heard = event("agent:bootstrap", NOW, context={"files": []})
     with caplog.at_level(logging.WARNING):
         assert hooks.emit_sync(heard, timeout=0.02).messages == ["after"]
@@ -216,7 +216,7 @@ def test_emit_sync_goes_on_without_a_handler_that_blocks_its_loop(caplog):
     release = threading.Event()
 
     async def blocks(heard: HookEvent) -> None:
-        release.wait(10)
+        release.wait(60)
         heard.messages.append("late")
 
     hooks.register("agent:bootstrap", blocks, source="blocks", timeout=0.01)
@@ -233,7 +233,7 @@ def test_emit_sync_waits_for_each_handler_alone():
     release = threading.Event()
 
     async def blocks(_: HookEvent) -> None:
-        release.wait(10)
+        release.wait(60)
 
     hooks.register("agent:bootstrap", blocks, source="blocks", timeout=0.01)
     hooks.register("agent:bootstrap", note("after"), source="good")
@@ -253,7 +253,7 @@ def test_emit_sync_cancels_a_coroutine_that_is_late():
 
     hooks.register("agent:bootstrap", waits, source="waits", timeout=0.02)
     hooks.emit_sync(event("agent:bootstrap", NOW))
-    assert cancelled.wait(10)
+    assert cancelled.wait(60)
 
 
 def test_emit_sync_without_listeners_starts_no_thread():

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DRIVER = """
 import asyncio, json, os, sys
 
@@ -32,6 +34,36 @@ async def main():
 
 asyncio.run(main())
 """
+# A gateway that starts, tells that it is up, and stops; it listens on this machine, which reaches nobody.
+GATEWAY = (
+    DRIVER.partition("async def main")[0]
+    + """
+import socket
+from homarus.core.clock import SystemClock
+from homarus.gateway import wire
+from homarus.gateway.live import Given
+from homarus.gateway.server import Gateway
+
+async def main():
+    runtime = Agent.open(env=dict(os.environ)).client.runtime
+    gateway = Gateway(runtime, Given(token="a-token-that-is-long-enough-for-everybody"))
+    port = socket.create_server(("127.0.0.1", 0))
+    port.setblocking(False)
+    server = wire.server(gateway, gateway.live.settings, None)
+    serving = asyncio.ensure_future(server.serve(sockets=[port]))
+    await server.up.wait()
+    await gateway.start()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await gateway.stop()
+    server.should_exit = True
+    await serving
+    await runtime.aclose()
+    print(json.dumps([each for each in seen if "family=1," not in each[1]]))
+
+asyncio.run(main())
+"""
+)
 EVIL = "open({mark!r}, 'a').write(__name__)\ndef register(api): pass\ndef handle(event): pass\n"
 
 
@@ -77,13 +109,14 @@ def trap(home: Path, mark: Path) -> Path:
     return site
 
 
-def test_a_start_runs_nothing_that_nobody_switched_on_and_reaches_no_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", [DRIVER, GATEWAY], ids=["turn", "gateway"])
+def test_a_start_runs_nothing_that_nobody_switched_on_and_reaches_no_network(tmp_path: Path, driver: str) -> None:
     mark = tmp_path / "mark"
     site = trap(tmp_path, mark)
     path = os.pathsep.join([*filter(None, sys.path), str(site)])
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": path, "TZ": "UTC"}
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", driver], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     # Skills are read: that is what they are for. Hooks and folders are looked at.

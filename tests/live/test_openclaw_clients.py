@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -43,8 +42,7 @@ class Home:
 
     def __init__(self, folder: Path, model: int) -> None:
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = 0
         provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
         models = [{"id": "m", "name": "Mock", "contextWindow": 128_000}]
         scopes = [f"operator.{name}" for name in ("admin", "pairing", "approvals", "questions")]
@@ -53,14 +51,11 @@ class Home:
         document = {
             "agents": {"defaults": {"model": "mock/m"}},
             "models": {"providers": {"mock": {**provider, "models": models}}},
-            "gateway": {**gateway, "port": self.port},
+            "gateway": gateway,
         }
         state = folder / ".openclaw"
         state.mkdir()
         (state / "openclaw.json").write_text(json.dumps(document))
-        theirs = {"url": f"ws://127.0.0.1:{self.port}", "token": TOKEN}
-        client = {"mode": "remote", "port": self.port, "remote": theirs, "auth": {"mode": "token", "token": TOKEN}}
-        (folder / "client.json").write_text(json.dumps({"gateway": client}))
 
     @property
     def env(self) -> dict[str, str]:
@@ -76,15 +71,20 @@ class Home:
     @contextmanager
     def serving(self) -> Iterator[None]:
         env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "homarus", "gateway", "run"], env=env, stdout=subprocess.DEVNULL
-        )
+        line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+        process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
+        assert process.stdout
         try:
+            self.port = next(int(said.split(" port ")[1].split()[0]) for said in process.stdout if " port " in said)
+            theirs = {"url": f"ws://127.0.0.1:{self.port}", "token": TOKEN}
+            client = {"mode": "remote", "port": self.port, "remote": theirs, "auth": {"mode": "token", "token": TOKEN}}
+            (self.folder / "client.json").write_text(json.dumps({"gateway": client}))
             wait_for(lambda: self.get("/startupz"))
             yield
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            process.communicate(timeout=120)
+            assert process.returncode == 0
 
     def get(self, path: str) -> bool:
         try:
@@ -95,7 +95,7 @@ class Home:
 
     def client(self, *words: str) -> str:
         line = ["node", f"{MODULES}/openclaw/openclaw.mjs", *words]
-        done = subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=180)
+        done = subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, f"{words}: {done.stderr[-800:]} {done.stdout[-400:]}"
         return done.stdout
 
@@ -107,7 +107,7 @@ class Home:
         """Return why the gateway does not do something."""
         line = ["gateway", "call", method, "--json", "--params", json.dumps(params)]
         whole = ["node", f"{MODULES}/openclaw/openclaw.mjs", *line]
-        done = subprocess.run(whole, env=self.env, capture_output=True, text=True, timeout=180)
+        done = subprocess.run(whole, env=self.env, capture_output=True, text=True, timeout=600)
         assert done.returncode, f"{method}: {done.stdout[-400:]}"
         return (done.stderr + done.stdout)[-800:]
 

@@ -25,6 +25,7 @@ def test_a_paraphrase_is_found_by_meaning(notes, kind):
     answer = memory.search("vessel")
     assert answer[0].citation == "memory/a.md#L1"
     assert answer[0].vector_score > 0.3
+    assert answer[0].bare_score == answer[0].vector_score  # no names to leave out
     assert (answer.mode, answer.provider, answer.model, answer.degraded) == ("hybrid", "fake", "m1", "")
     assert not notes.open().search("vessel")
 

@@ -211,7 +211,7 @@ async def test_a_plugin_that_hangs_while_it_registers_does_not_keep_a_home_from_
     home = house(tmp_path, inProcess=True)
     locked(home, plugin(home.state, "p", code=WAITS.format(flag=str(flag)) + "\ndef register(api): wait()"))
     try:
-        assert await opened(home, seconds=0.05).tools() == ()
+        assert await opened(home, start=0.05).tools() == ()
     finally:
         flag.touch()
     assert "no answer within" in health(home)["p"].last
@@ -228,7 +228,9 @@ async def test_calls_that_never_come_back_are_counted_and_end(tmp_path: Path) ->
     plugins = opened(home, seconds=0.05)
     try:
         (tool,) = await plugins.tools()
-        told = [str(await tool.run(context(tmp_path), {})) for _ in range(10)]
+        told = [str(await tool.run(context(tmp_path), {})) for _ in range(8)]
+        await until(lambda: plugins._busy["p"] == 8)  # each has begun
+        told += [str(await tool.run(context(tmp_path), {})) for _ in range(2)]
     finally:
         flag.touch()
         await plugins.aclose()
@@ -515,6 +517,10 @@ def test_a_plugin_is_written_installed_switched_on_and_off(own_home: Path, capsy
     assert "homarus plugins enable dice" in capsys.readouterr().out
     assert run(["plugins", "disable", "dice"]) == 0
     assert rows(capsys)[0]["state"] == "off"
+    assert run(["plugins", "remove", "dice"]) == 0
+    assert rows(capsys) == []
+    assert "dice" not in (own_home / ".openclaw/openclaw.json").read_text()
+    assert run(["plugins", "remove", "dice"]) == 1
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

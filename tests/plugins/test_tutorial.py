@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.chat import CONFIG, Platform, served
 from tests.scenarios.home import House, merge, until
 from tests.scenarios.script import Line
 
 from homarus.cli.main import run
+from homarus.core.clock import SystemClock
 from homarus.core.messages import ToolResult
 from homarus.runtime.switchboard import Switchboard
 from homarus.sandbox.process import available
@@ -103,3 +105,22 @@ def test_the_page_has_a_manifest_and_code_for_every_edge() -> None:
     manifests = [json.loads(text) for path, text in FILES if path.endswith(".json")]
     edges = {edge for manifest in manifests for edge in ("tools", "providers", "contextEngines", "memory", "channels") if edge in manifest}  # fmt: skip
     assert len(edges) == len(manifests) == 5
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_the_guard(inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not inside and not available(Backend.BWRAP):
+        pytest.skip("needs bubblewrap (apt install bubblewrap)")
+    call = Line(calls=(("exec", {"command": "rm -f x"}),))
+    lines = (call, "not deleted", "the card is 4111 1111 1111 1111", "noon")
+    free = {"tools": {"exec": {"mode": "full"}}}
+    home = installed("careful", tmp_path, monkeypatch, *lines, inside=inside, **merge(CONFIG, free))
+    home.clock, chat = SystemClock(), Platform()  # type: ignore[assignment]
+    async with home.agent() as agent, served(agent, chat):
+        assert (await agent.ask("delete x")).text == "not deleted"
+        assert "the plugin careful wants you to be asked: it deletes files" in results(home)[0]
+        await chat.says("the number?")
+        await until(lambda: len(home.model.requests) == 3 and agent.client.runtime.lanes.idle)
+        await chat.says("the time?")
+        await chat.sees(1)
+    assert chat.texts == ["noon"]

@@ -301,3 +301,13 @@ async def test_a_tool_error_of_the_program_is_told_as_it_is(env):
     model = ScriptedModel(("refuse", {}), "ok")
     await asked(env, model, refuse)
     assert "not today" in results(model)[0].text
+
+
+async def test_a_slip_in_a_models_name_is_refused_before_anything_is_said(tmp_path):
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    with pytest.raises(HomarusError, match="did you mean builtin/notebook"):
+        Agent.open(env=env, model="notebok")
+    async with Agent.open(env=env) as agent:
+        with pytest.raises(HomarusError, match="did you mean builtin/notebook"):
+            await agent.ask("hello", model="notebok")
+        assert (await agent.ask("hello", model="builtin/notebook")).ok

@@ -74,7 +74,7 @@ class Platform:
 
     async def says(self, text: str, sender: str = OWNER, **more: Any) -> Inbound:
         """Let somebody write; returns when the program has acknowledged it."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await self.up.wait()
         self._number += 1
         ident = more.pop("id", f"m{self._number}")
@@ -84,7 +84,7 @@ class Platform:
         await self.host.receive(inbound)
         return inbound
 
-    async def sees(self, count: int, seconds: float = 60.0) -> list[Shown]:
+    async def sees(self, count: int, seconds: float = 120.0) -> list[Shown]:
         """Wait until people have seen so many messages."""
         async with asyncio.timeout(seconds):
             while len(self.shown) < count:

@@ -123,7 +123,7 @@ def merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Let the loop run until something holds."""
+    """Let the loop run until something holds; the limit is for a test that hangs."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)

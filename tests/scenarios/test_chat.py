@@ -135,7 +135,7 @@ async def test_a_message_after_a_command_waits_for_it(tmp_path: Path) -> None:
         await chat.sees(1)
         await chat.says("/new")
         await chat.says("two")
-        await until(lambda: "after" in chat.texts, 20)
+        await until(lambda: "after" in chat.texts)
     said = [each["message"]["role"] for each in home.transcript() if each.get("type") == "message"]
     assert said == ["user", "assistant"], "the second message is the first of the new session"
 
@@ -180,7 +180,7 @@ async def test_silence_is_not_sent_and_words_between_calls_are(tmp_path: Path) -
         await chat.says("look")
         await chat.sees(2)
         await chat.says("psst")
-        await until(lambda: len(home.model.requests) == 3, 20)
+        await until(lambda: len(home.model.requests) == 3)
         await chat.says("bye")
         await chat.sees(3)
     assert chat.texts == ["Let me see.", "Seen.", "last"]
@@ -222,7 +222,7 @@ async def test_send_policy_keeps_a_session_quiet(tmp_path: Path) -> None:
     home, chat = house(tmp_path, "quiet", **deny), Platform()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("hello")
-        await until(lambda: len(home.model.requests) == 1, 20)
+        await until(lambda: len(home.model.requests) == 1)
         await agent.client.runtime.lane(MAIN).idle()
     assert chat.texts == []
 
@@ -321,7 +321,7 @@ async def test_a_typing_sign_is_shown_while_it_works(tmp_path: Path) -> None:
     gate = home.model.hold()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("hello")
-        await until(lambda: ("typing", "7") in chat.signs, 20)
+        await until(lambda: ("typing", "7") in chat.signs)
         gate.set()
         await chat.sees(1)
 
@@ -336,7 +336,7 @@ async def test_an_approval_is_asked_in_the_owners_chat_and_answered_there(tmp_pa
         assert "echo hi" in asked.text
         no = next(value for value in asked.buttons if value.endswith("deny"))
         await chat.says("", command=no)
-        await until(lambda: "done" in chat.texts, 20)
+        await until(lambda: "done" in chat.texts)
 
 
 def replace_place(**more: Any) -> Place:
@@ -358,7 +358,7 @@ async def test_a_guest_cannot_answer_a_question_of_the_gate(tmp_path: Path) -> N
         await asyncio.sleep(0.6)
         assert chat.texts == [asked.text], "neither was it answered, nor was the guest told anything"
         await chat.says(f"/approve {ident} deny")
-        await until(lambda: "done" in chat.texts, 20)
+        await until(lambda: "done" in chat.texts)
 
 
 async def test_somebody_who_is_named_for_it_can_answer_a_question_of_the_gate_and_do_nothing_else(

@@ -57,7 +57,7 @@ async def test_the_owners_words_do_not_go_to_a_group(tmp_path: Path) -> None:
     async with home.agent() as agent, served(agent, chat):
         await chat.says("@bot hello", peer="g", chat_type="group", mentioned=True)
         await chat.sees(1)
-        await until(lambda: home.row()["lastTo"] == "g", 20)
+        await until(lambda: home.row()["lastTo"] == "g")
         starter = TurnStarter(agent.client.runtime)
         assert await starter.deliver(MAIN, {"channel": "owner"}, "private", "job:1") == ""
         assert await starter.deliver(MAIN, {"channel": "last"}, "for all", "job:2") == ""
@@ -100,5 +100,5 @@ async def test_hooks_hear_of_what_comes_and_goes(tmp_path: Path) -> None:
     async with home.agent() as agent, served(agent, chat):
         await chat.says("hello")
         heard = tmp_path / "heard"
-        await until(lambda: heard.exists() and len(heard.read_text().splitlines()) == 2, 20)
+        await until(lambda: heard.exists() and len(heard.read_text().splitlines()) == 2)
     assert set(heard.read_text().splitlines()) == {"message:received hello", "message:sent hi there"}

@@ -27,11 +27,11 @@ async def trace(tmp_path: Path) -> Trace:
     async with home.agent() as agent, served(agent, chat) as board:
         await chat.says("are you there?")
         await chat.sees(1)
-        await until(lambda: not board.outbox.pending(), 20)
+        await until(lambda: not board.outbox.pending())
         with found.running():
             await chat.says("hello")
             await chat.sees(2)
-            await until(lambda: not board.outbox.pending(), 20)
+            await until(lambda: not board.outbox.pending())
     assert chat.texts == ["hello", "done"]
     return found
 

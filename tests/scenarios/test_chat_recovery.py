@@ -58,8 +58,8 @@ async def crash(home: House, chat: Platform, to: Path, text: str = "hello", *, l
     async with home.agent() as agent, served(agent, chat, Crashing) as board:
         setattr(board, "after" if late else "before", copying(home, to, lambda message: message.text.endswith(last)))
         await chat.says(text)
-        await until(to.exists, 20)
-        await until(lambda: not board.outbox.pending() and not agent.client.runtime.lane(MAIN).busy, 20)
+        await until(to.exists)
+        await until(lambda: not board.outbox.pending() and not agent.client.runtime.lane(MAIN).busy)
 
 
 async def test_an_answer_in_the_log_that_was_not_posted_is_posted_once(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ async def test_a_turn_that_goes_on_knows_which_words_were_seen(tmp_path: Path) -
     async with home.agent() as agent, served(agent, chat, Crashing) as board:
         board.after = copying(home, tmp_path / "b", lambda message: "one more" in message.text)
         await chat.says("hello")
-        await until((tmp_path / "b").exists, 20)
+        await until((tmp_path / "b").exists)
         seen = list(chat.texts)
-        await until(lambda: any("the end" in each for each in chat.texts), 20)
+        await until(lambda: any("the end" in each for each in chat.texts))
     for name, answer in (("same", text), ("on", "And that was all.")):
         shutil.copytree(tmp_path / "b", tmp_path / name)
         again, chat = left_behind(home, tmp_path / name, answer), Platform()
         async with again.agent() as agent, served(agent, chat):
-            await until(lambda: any(each.endswith(answer[-8:]) for each in chat.texts), 20)  # noqa: B023
+            await until(lambda: any(each.endswith(answer[-8:]) for each in chat.texts))  # noqa: B023
         last = "Then the end." if answer == text else answer
         assert list(dict.fromkeys(seen + chat.texts)) == ["First a paragraph.", "Then one more of them.", last]
         told = [each.text for each in again.model.requests[0].messages if isinstance(each, User)][-1]
@@ -118,8 +118,8 @@ async def test_a_turn_that_may_not_go_on_says_so(tmp_path: Path) -> None:
     async with home.agent() as agent, served(agent, Platform(), Crashing) as board:
         board.after = copying(home, tmp_path / "b", lambda message: message.text == "Let me see.")
         await board.intake.take(Inbound("m1", "fake", "look", sender="7", peer="7"))
-        await until((tmp_path / "b").exists, 20)
-        await until(lambda: not agent.client.runtime.lane(MAIN).busy, 20)
+        await until((tmp_path / "b").exists)
+        await until(lambda: not agent.client.runtime.lane(MAIN).busy)
     again, seen = left_behind(home, tmp_path / "b"), Platform()
     async with again.agent() as agent, served(agent, seen):
         await seen.sees(2)
@@ -137,7 +137,7 @@ async def test_a_process_without_channels_leaves_their_messages_alone(tmp_path: 
         await home.model.entered.wait()
         shutil.copytree(home.folder, tmp_path / "b")
         gate.set()
-        await until(lambda: not agent.client.runtime.lane(MAIN).busy, 20)
+        await until(lambda: not agent.client.runtime.lane(MAIN).busy)
     again, chat = left_behind(home, tmp_path / "b", "in the terminal", "late, but here"), Platform()
     async with again.agent() as agent:
         assert (await agent.ask("anybody?")).text == "in the terminal"

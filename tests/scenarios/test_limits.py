@@ -21,7 +21,7 @@ from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 async def test_a_model_that_hangs_is_ended_by_the_limit_of_the_run(tmp_path: Path) -> None:
     house = House(tmp_path, Line(hang=True), "later")
     async with house.agent(clock=SystemClock()) as agent:
-        reply = await asyncio.wait_for(agent.ask("hello", seconds=0.05), 20)
+        reply = await asyncio.wait_for(agent.ask("hello", seconds=0.05), 120)
         assert reply.status == "timeout"
         assert "0.05 seconds" in reply.error
         assert house.row()["abortedLastRun"] is True
@@ -29,7 +29,7 @@ async def test_a_model_that_hangs_is_ended_by_the_limit_of_the_run(tmp_path: Pat
 
 
 async def test_a_tool_that_hangs_is_ended_by_the_limit_and_has_a_result(tmp_path: Path) -> None:
-    house = House(tmp_path, Line("", (("wait", {}),)), "done")
+    house = House(tmp_path, "hello", Line("", (("wait", {}),)), "done")
     ended: list[str] = []
 
     async def wait(context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
@@ -42,17 +42,18 @@ async def test_a_tool_that_hangs_is_ended_by_the_limit_and_has_a_result(tmp_path
 
     async with house.agent(clock=SystemClock()) as agent:
         agent.client.runtime.home.toolkit.add(tool("wait", wait))
-        reply = await asyncio.wait_for(agent.ask("work", seconds=0.1), 20)
+        await agent.ask("hello")  # what is loaded once takes longer than some machines have within the limit
+        reply = await asyncio.wait_for(agent.ask("work", seconds=2), 120)
     assert reply.status == "timeout"
     assert ended == ["ended"]
     kinds = [line["message"]["role"] for line in house.transcript() if line["type"] == "message"]
-    assert kinds == ["user", "assistant", "toolResult"]
+    assert kinds[2:] == ["user", "assistant", "toolResult"]
 
 
 async def test_the_configured_limit_holds_and_zero_is_for_ever(tmp_path: Path) -> None:
     house = House(tmp_path, Line(hang=True), config={"agents": {"defaults": {"timeoutSeconds": 0.05}}})
     async with house.agent(clock=SystemClock()) as agent:
-        assert (await asyncio.wait_for(agent.ask("hello"), 20)).status == "timeout"
+        assert (await asyncio.wait_for(agent.ask("hello"), 120)).status == "timeout"
         house.model.lines = []
         gate = house.model.hold()
         turn = asyncio.ensure_future(agent.ask("take your time", seconds=0))
@@ -64,20 +65,21 @@ async def test_the_configured_limit_holds_and_zero_is_for_ever(tmp_path: Path) -
 
 async def test_the_clock_of_a_run_stands_still_while_a_person_is_asked(tmp_path: Path) -> None:
     config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
-    house = House(tmp_path, Line("", (("exec", {"command": "true"}),)), "done", config=config)
+    house = House(tmp_path, "hello", Line("", (("exec", {"command": "true"}),)), "done", config=config)
     async with house.agent(clock=SystemClock()) as agent:
+        await agent.ask("hello")
 
         def answer(event: RunEvent) -> None:
             if isinstance(event, ApprovalAsked):
                 decide = agent.client.runtime.home.toolkit.answer(event.approval_id, "deny")
-                asyncio.get_running_loop().call_later(0.6, lambda: asyncio.ensure_future(decide))
+                asyncio.get_running_loop().call_later(2.2, lambda: asyncio.ensure_future(decide))
 
         agent.listen(answer)
         leave = agent.client.attend(agent.key)
         begin = time.monotonic()
-        reply = await asyncio.wait_for(agent.ask("run it", seconds=0.5), 20)
+        reply = await asyncio.wait_for(agent.ask("run it", seconds=2), 120)
         leave()
-    assert time.monotonic() - begin > 0.6
+    assert time.monotonic() - begin > 2.2
     assert (reply.status, reply.text) == ("ok", "done")
 
 

@@ -2,10 +2,15 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.gateway.served import ADMIN
+from tests.gateway.served import served as gateway_of
+from tests.gateway.test_admin_methods import SKILL, archive, upload
 from tests.scenarios.chat import CONFIG, Platform, served
 from tests.scenarios.home import House, merge, until
 from tests.scenarios.script import Line
@@ -146,6 +151,16 @@ async def test_a_plugin_rewrites_or_keeps_back_what_is_stored_and_one_that_fails
     assert ("ValueError: oh" in failures(home)) is (wish == "fail")
 
 
+@EITHER
+async def test_what_a_plugin_answers_is_stored_as_another_lets_it_be(inside: bool, tmp_path: Path) -> None:
+    wishes = {"before_agent_reply": {"reply": "it is 1234"}, "before_message_write": {"text": "rewritten"}}
+    home = changing(a_home(tmp_path), wishes, inside=inside)
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "rewritten"
+    assert "1234" not in written(home)
+    assert tainted(home) is not inside
+
+
 # before_agent_finalize
 
 
@@ -262,6 +277,63 @@ async def test_a_plugin_changes_or_cancels_the_whole_of_an_answer_and_attaches_n
         await chat.sees(len(seen) + 1)
     assert chat.texts[: len(seen)] == seen
     assert not any(each.file for each in chat.shown)
+
+
+CRASH = """
+import asyncio, json, sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.scenarios.chat import CONFIG, Platform, served
+from tests.scenarios.home import House, until
+from homarus.core.clock import SystemClock
+
+async def main():
+    file, chat = Path({folder!r}, ".openclaw", "openclaw.json"), Platform()
+    home = House(Path({folder!r}), "noon", config=json.loads(file.read_text()))
+    home.clock = SystemClock()
+    async with home.agent() as agent, served(agent, chat):
+        if {says}:
+            await chat.says("what time is it?", id="m1")
+        await chat.sees(1)
+        await until(lambda: agent.client.runtime.lanes.idle)
+    print(json.dumps([chat.texts, len(home.model.requests)]))
+
+asyncio.run(main())
+"""
+
+
+def test_a_crash_while_a_plugin_looks_at_a_message_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    home, flag = changing(a_home(tmp_path, config=CONFIG), {}, inside=True), tmp_path / "crashed"
+    plugin = home.state / "plugins" / "changer" / "plugin.py"
+    ends = f"""
+            if name == "message_sending" and not os.path.exists({str(flag)!r}):
+                open({str(flag)!r}, "w").close()
+                os._exit(9)
+            wish = api.config.get(name)"""
+    plugin.write_text("import os\n" + plugin.read_text().replace("\n            wish = api.config.get(name)", ends))
+    Lock(resolve_paths(home.env)).write("changer", fingerprint(plugin.parent))
+
+    def run(*, says: bool) -> subprocess.CompletedProcess[str]:
+        code = CRASH.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path), says=says)
+        line = [sys.executable, "-c", code]
+        return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+
+    assert run(says=True).returncode == 9
+    again = run(says=False)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout.splitlines()[-1]) == [["noon"], 0]
+
+
+@pytest.mark.parametrize("wish", [{"block": True, "blockReason": "too new"}, "fail", None])
+async def test_a_plugin_refuses_what_a_gateway_is_to_install(wish: Any, tmp_path: Path) -> None:
+    rules = {"skills": {"install": {"allowUploadedArchives": True}}, "gateway": {"auth": {"secretScopes": list(ADMIN)}}}
+    home = changing(a_home(tmp_path, config=rules), {"before_install": wish}, inside=True)
+    async with gateway_of(home) as running, running.client(scopes=ADMIN) as client:
+        asked = {"source": "upload", "uploadId": await upload(client, archive(SKILL)), "slug": "tidy"}
+        answer = await client.ask("skills.install", asked)
+    assert answer["ok"] is (wish is None)
+    assert ("too new" in str(answer)) is isinstance(wish, dict)
+    assert (home.state / "skills" / "tidy").exists() is (wish is None)
 
 
 # before_tool_call: the owner is asked.

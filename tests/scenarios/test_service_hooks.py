@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+from tests.gateway.served import served
 from tests.hooks.helpers import write_hook
 from tests.scenarios.home import House, until
+
+from homarus.runtime.client import RunOptions
 
 CODE = """
 import json, pathlib
@@ -19,8 +22,11 @@ def heard(house: House) -> list[list[object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+LISTENS = {"hooks": {"internal": {"entries": {"ear": {"enabled": True}}}}}
+
+
 def listening(folder: Path) -> House:
-    house = House(folder, config={"hooks": {"internal": {"entries": {"ear": {"enabled": True}}}}})
+    house = House(folder, config=LISTENS)
     write_hook(house.state / "hooks", "ear", metadata='openclaw: {"events": ["session:patch", "gateway"]}', code=CODE)
     return house
 
@@ -30,6 +36,22 @@ async def test_a_session_that_is_changed_is_told_with_what_changed(tmp_path: Pat
     async with house.agent() as agent:
         await agent.client.patch(agent.key, label="boiler")
     assert heard(house) == [["session:patch", "agent:main:main", {"label": "boiler"}]]
+
+
+async def test_a_session_that_is_deleted_has_ended(tmp_path: Path) -> None:
+    admin = ("operator.admin",)
+    house = House(tmp_path, config={**LISTENS, "gateway": {"auth": {"secretScopes": list(admin)}}})
+    code = CODE.replace("patch", "reason")
+    write_hook(house.state / "hooks", "ear", metadata='openclaw: {"events": ["session:end"]}', code=code)
+    async with served(house) as home:
+        client = home.gateway.client
+        key = client.resolve("", "boiler")
+        async for _event in client.run(key, "hello", RunOptions()):
+            pass
+        async with home.client(scopes=admin) as program:
+            assert (await program.call("sessions.delete", {"key": str(key)}))["deleted"] is True
+        await until(lambda: bool(heard(house)))
+    assert [row for row in heard(house) if row[2] != "shutdown"] == [["session:end", str(key), "deleted"]]
 
 
 async def test_only_the_process_that_serves_a_home_tells_of_its_end(tmp_path: Path) -> None:

@@ -83,11 +83,11 @@ class Handled(Struct, frozen=True):
 
 def changed(told: HookEvent | None, facts: Mapping[str, Any], name: str) -> Changed | None:
     """Return the text under `name` of an event if hooks made another one of it."""
-    from homarus.hooks.events import UNTRUSTED
-
     text = told.context.get(name) if told is not None else None
     if told is None or not isinstance(text, str) or text == facts.get(name):
         return None
+    from homarus.hooks.events import UNTRUSTED
+
     return Changed(text[:MAX_TEXT], tuple(told.context.get(UNTRUSTED, ())))
 
 

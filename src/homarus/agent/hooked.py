@@ -108,6 +108,8 @@ def writing(home: Home, turn: Turn, prepared: Prepared) -> Callable[[Message], A
 
 
 async def _stored(home: Home, turn: Turn, role: str, text: str) -> Changed | None:
+    if not home.tell.anybody(WRITE):
+        return None
     facts = {"role": role, "text": text, "runId": turn.run_id, "block": False, "blockReason": ""}
     told = await home.tell.ask(WRITE, turn.session, facts)
     found = changed(told, facts, "text")
@@ -180,10 +182,16 @@ async def answered(home: Home, turn: Turn, live: OpenSession, prepared: Prepared
     if given is None or not given.text.strip() or turn.cancel.cancelled:
         return None
     _taint(prepared, given)
-    return said(home, turn, live, given.text, "before_agent_reply")
+    return await said(home, turn, live, given.text, "before_agent_reply")
 
 
-def said(home: Home, turn: Turn, live: OpenSession, text: str, by: str) -> Outcome:
+async def said(home: Home, turn: Turn, live: OpenSession, text: str, by: str) -> Outcome:
+    """End a turn with words of a hook, which are stored as others let them be."""
+    found = await _stored(home, turn, "assistant", text)
+    if found is not None:
+        text = found.text
+        if found.sources:
+            live.note_taint(*found.sources)
     reply = Assistant((Text(text),), epoch_ms(home.clock.now()), provider="hook", model=by)
     live.writer.append_message(reply)
     turn.emit(TextDelta(text))

@@ -204,7 +204,7 @@ class TurnRunner:
         if refused:
             self._accept(turn, live, None)
             prepared.context.taint.tell(None)
-            return hooked.said(self._home, turn, live, refused, "before_agent_run")
+            return await hooked.said(self._home, turn, live, refused, "before_agent_run")
         self._accept(turn, live, prompt)
         if turn.images and not prepared.context.vision:
             said = f"{prepared.chain.primary.key} does not see pictures; /model chooses another, agents.defaults.imageModel one for them"

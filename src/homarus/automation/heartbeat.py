@@ -253,7 +253,9 @@ class Heartbeats:
         now, times = self._now(), []
         if self._file.changed():  # somebody used the switch in another process
             self.pulses = self._file.read(self._home.clock.now())
-        for session, items in self._events.sessions().items():
+        waiting = self._events.sessions()
+        self._woken = {key: at for key, at in self._woken.items() if key in waiting or at + WAKE_APART_MS > now}
+        for session, items in waiting.items():
             newest = max((item.inbound.timestamp for item in items if item.facts.get("wake")), default=-1)
             if newest > self._woken.get(session, -1):
                 self.wake(session)

@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, MessageEnded, Notice, RunEnded, RunEvent, ToolEnded, ToolStarted
-from homarus.core.messages import Assistant, Message, ToolResult, Trust, User
+from homarus.core.messages import Assistant, Image, Message, ToolResult, Trust, User
 from homarus.core.redact import redacted
 from homarus.core.routes import SessionKey
 from homarus.runtime.client import Client, RunOptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_EVENTS, MAX_MESSAGES, MAX_CHARS = 1_000, 200, 20_000
 _TOLD = (MessageEnded, ToolStarted, ToolEnded, ApprovalAsked, Notice, RunEnded)
 _LOOKS = (
-    *("conversations_list", "conversation_get", "messages_read", "events_poll", "events_wait"),
+    *("conversations_list", "conversation_get", "messages_read", "attachments_fetch", "events_poll", "events_wait"),
     *("permissions_list_open", "memory_search", "memory_get"),
 )
 _ACTS = ("messages_send", "permissions_respond")
@@ -81,6 +81,16 @@ class Conversations:
         """Read the newest messages of a conversation, oldest first."""
         found = await self._client.history(await self._known(key), max(1, min(limit, MAX_MESSAGES)))
         return {"messages": [_shown(message) for message in found]}
+
+    async def attachments_fetch(self, key: str, timestamp: int) -> list[Any]:
+        """Fetch the pictures of a message: the one with this timestamp, as messages_read shows it."""
+        from mcp_types import ImageContent
+
+        found = await self._client.history(await self._known(key), MAX_MESSAGES)
+        images = [image for message in found if message.timestamp == timestamp for image in _images(message)]
+        if not images:
+            raise HomarusError("no message of that time has pictures", cure="messages_read says which have (images)")
+        return [ImageContent(type="image", data=image.data, mime_type=image.mime_type) for image in images]
 
     async def messages_send(self, key: str, text: str, wait_seconds: float = 300) -> Json:
         """Say something in a conversation and wait for the agent's answer. A new key begins a new conversation."""
@@ -210,7 +220,7 @@ def _shown(message: Message) -> Json:
     text = redacted(message.text)[:MAX_CHARS]
     match message:
         case User():
-            return {"role": "user", "text": text, "timestamp": message.timestamp}
+            return {"role": "user", "text": text, "timestamp": message.timestamp, **_counted(message)}
         case Assistant():
             return {
                 "role": "assistant",
@@ -219,7 +229,16 @@ def _shown(message: Message) -> Json:
                 "calls": [c.name for c in message.calls],
             }
         case ToolResult():
-            return {"role": "tool", "tool": message.tool_name, "text": text, "error": message.is_error}
+            shown = {"role": "tool", "tool": message.tool_name, "text": text, "error": message.is_error}
+            return {**shown, "timestamp": message.timestamp, **_counted(message)}
+
+
+def _images(message: Message) -> list[Image]:
+    return [part for part in message.parts if isinstance(part, Image)]
+
+
+def _counted(message: Message) -> Json:
+    return {"images": count} if (count := len(_images(message))) else {}
 
 
 def build(work: Conversations) -> MCPServer:
@@ -236,7 +255,8 @@ def build(work: Conversations) -> MCPServer:
     )
     for name in (*_LOOKS, *_ACTS):
         hints = ToolAnnotations(read_only_hint=name in _LOOKS, open_world_hint=name == "messages_send")
-        server.add_tool(_explained(getattr(work, name)), annotations=hints)
+        plain = False if name == "attachments_fetch" else None
+        server.add_tool(_explained(getattr(work, name)), annotations=hints, structured_output=plain)
     server.resource("homarus://conversations", mime_type="application/json")(work.conversations)
     server.resource("homarus://conversations/{key}", mime_type="application/json")(work.conversation)
     server.resource("homarus://memory/{path}", mime_type="text/markdown")(work.note)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -77,13 +79,16 @@ async def talk_with(
     """Talk with an agent in a session until the person leaves."""
     # Every message has the same rights, so what is typed while a turn runs can join it.
     options = options or RunOptions(queue=Overrides())
-    async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
-        if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
-        return await _on_screen(app, agent, options, resume=resume)
+    with ExitStack() as opening:
+        opening.enter_context(app.out.waiting("opening the chat"))
+        async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
+            if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+                opening.close()
+                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
+            return await _on_screen(app, agent, options, resume=resume, ready=opening.close)
 
 
-async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:
+async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool, ready: Callable[[], None]) -> int:
     from prompt_toolkit.application import create_app_session
 
     from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
@@ -94,7 +99,7 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
 
     away = None if app.config.get("gateway.mode") == "remote" else Archives(app)
     if resume:
-        chosen = await pick(agent, away, color=app.out.color)
+        chosen = await pick(agent, away, color=app.out.color, ready=ready)
         if chosen == "":
             return 0
         agent = agent.session(chosen) if chosen else agent
@@ -104,7 +109,7 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
         history = ChatHistory(app.paths.own_dir / HISTORY)
         painter = Painter(color=app.out.color, light=is_light(app.env, answer))
         screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
-        screen.away = away
+        screen.away, screen.ready = away, ready
         await screen.run(typed)
     return 0
 

@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from homarus.cli.chat_view import Block, Kind
-from homarus.cli.output import width as cells
 from homarus.core.patterns import late
 from homarus.core.text import printable
 
@@ -51,13 +50,15 @@ class Painter:
         from rich.theme import Theme
 
         out = io.StringIO()
-        code = "bold blue" if self.light else "bold cyan"
+        accent = "blue" if self.light else "cyan"
+        code = f"bold {accent}"
+        plain = dict.fromkeys(("markdown.table.border", "markdown.table.header", "markdown.item.number"), accent)
         console = Console(
             file=out,
             width=max(20, min(width, 120)),
             force_terminal=self.color,
             color_system="standard" if self.color else None,
-            theme=Theme({"markdown.code": code, "markdown.code_block": code}),
+            theme=Theme({"markdown.code": code, "markdown.code_block": code, **plain}),
             highlight=False,
             emoji=False,
             markup=False,
@@ -71,33 +72,13 @@ class Painter:
         style = (_LIGHT if self.light else _DARK).get(block.kind, "")
         for number, line in enumerate(text.split("\n")):
             shown = f"{lead if number == 0 else ' ' * len(lead)}{line}"
-            how = _of_diff(line) if block.kind == "diff" else style
+            how = _of_diff(line, accent) if block.kind == "diff" else style
             console.print(Text(shown, style=how if self.color else "", overflow="fold"))
         return out.getvalue()
 
 
-def _of_diff(line: str) -> str:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """Cut a line to the width of a terminal, between words where there are any."""
-    width = max(10, width)
-    rows, row, used = [], "", 0
-    for piece in re.findall(r"\s+|\S+", line):
-        size = cells(piece)
-        if used + size > width and (row.strip() or size <= width):
-            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
-            row, used = "", 0
-            if piece.isspace():
-                continue
-        for char in piece if used + size > width else (piece,):
-            taken = cells(char)
-            if used + taken > width:
-                rows.append(row)
-                row, used = "", 0
-            row, used = row + char, used + taken
-    return [*rows, row] if row or not rows else rows
+def _of_diff(line: str, accent: str) -> str:
+    return {"+": "green", "-": "red", "@": accent}.get(line[:1], "dim")
 
 
 def is_light(env: Mapping[str, str], answer: str = "") -> bool:

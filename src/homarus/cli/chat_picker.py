@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -53,13 +53,19 @@ class PutAway(Protocol):
         ...
 
 
-async def pick(agent: Agent, away: PutAway | None, *, color: bool, here: bool = False) -> str | None:
-    """Let the person choose: the session's key; nothing where they thought better of it, None where there is none."""
+async def pick(
+    agent: Agent, away: PutAway | None, *, color: bool, here: bool = False, ready: Callable[[], None] = lambda: None
+) -> str | None:
+    """Let the person choose: the session's key; nothing where they thought better of it, None where there is none.
+
+    `ready` is called when everything is read and the list is about to be shown.
+    """
     now = time.time()
     choices = await choices_of(agent, now, here=here)
     choices += away.choices(agent.key.agent_id, now) if away else []
     if not choices:
         return None
+    ready()
     chosen = await Picker(choices, color=color).run()
     if chosen is None:
         return ""

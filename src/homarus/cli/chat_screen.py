@@ -41,9 +41,10 @@ from homarus.cli.chat_input import (
     referenced,
     suggest,
 )
-from homarus.cli.chat_paint import Painter, wrapped
+from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
+from homarus.cli.output import wrapped
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+FOLLOWING = "another terminal has this session open: what is said there shows here, what you write is answered there"
 PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
 LEAVING = frozenset({LEAVE, "/quit", "/bye"})
@@ -74,7 +76,6 @@ class Completions(Completer):
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what the text before the cursor can become."""
         del complete_event
         for found in suggest(document.text_before_cursor, self._words):
             yield Completion(found.text, start_position=-found.length, display_meta=found.note)
@@ -88,7 +89,6 @@ class Remembered(History):
         self._lines = lines
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return what is kept, newest first."""
         return self._lines.load()[::-1]
 
     async def load(self) -> AsyncGenerator[str, None]:
@@ -100,7 +100,6 @@ class Remembered(History):
             yield line
 
     def store_string(self, string: str) -> None:
-        """Keep one line."""
         self._lines.add(string)
 
 
@@ -140,6 +139,7 @@ class Screen:
         self._unlisten: Callable[[], None] | None = None
         self._warned = False
         self.away: PutAway | None = None
+        self.ready: Callable[[], None] = lambda: None  # called when there is something to show
         color = painter.color
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
@@ -202,7 +202,9 @@ class Screen:
         self._leave = client.attend(agent.key)
         status = await client.status(agent.key)
         view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        for block in past(await client.history(agent.key, MAX_READ)):
+        said = past(await client.history(agent.key, MAX_READ))
+        self.ready()
+        for block in said:
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
@@ -221,8 +223,7 @@ class Screen:
         """Follow a session that another process has open; it is told once. A session that is free becomes ours."""
         if self._following is None or self._following.done():
             if self._agent.client.is_elsewhere(self._agent.key):
-                say = "another terminal has this session open: what is said there shows here, what you write is answered there"
-                self._say(Block("note", say))
+                self._say(Block("note", FOLLOWING))
             self._following = asyncio.ensure_future(self._followed())
 
     async def _followed(self) -> None:
@@ -333,7 +334,7 @@ class Screen:
         self.session.app.invalidate()
 
     async def _refresh(self) -> None:
-        """Take up what a command or another program may have changed in the session: model, levels, what waits."""
+        """Take up what a command or another program may have changed: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
@@ -402,7 +403,7 @@ class Screen:
 
     @property
     def _waiting_since(self) -> float:
-        """Return when the oldest thing was sent that has not come back, such as a compaction."""
+        # When the oldest thing was sent that has not come back, such as a compaction.
         return min(self._sending.values(), default=asyncio.get_running_loop().time())
 
     @property
@@ -410,7 +411,6 @@ class Screen:
         return self._view.running or asyncio.get_running_loop().time() - self._waiting_since > PATIENCE_SECONDS
 
     def _toolbar(self) -> str:
-        """Return the status line: model, window, cost, session."""
         view = self._view
         parts = [view.model or "auto"]
         if view.used:

@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from homarus.core.patterns import late
 from homarus.core.text import escaped_json, printable, single_line
 
+_PIECE = late(r"\s+|\S+")
 _STYLE = late(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CODES = {
     "bold": "1",
@@ -148,7 +150,7 @@ class Output:
                 self.line(f"{label:>{size}}  {clean(value)}")
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
-        """Print aligned columns; numbers stand right, everything else left. On a terminal the widest cells are cut to fit."""
+        """Print aligned columns; numbers stand right, everything else left. On a terminal the widest cells are wrapped to fit."""
         cells = [[_cell(value) for value in row] for row in rows]
         numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
         widths = [max([width(head), *(width(row[i]) for row in cells)]) for i, head in enumerate(headers)]
@@ -156,7 +158,7 @@ class Output:
             import shutil  # a pipe is not kept waiting for it
 
             _fit(widths, numeric, shutil.get_terminal_size().columns)
-            cells = [[_cut(text, size) for text, size in zip(row, widths, strict=True)] for row in cells]
+            cells = [line for row in cells for line in _lines(row, widths)]
         self.line(self.style(_row(headers, widths, numeric), "bold"))
         for row in cells:
             self.line(_row(row, widths, numeric))
@@ -225,15 +227,33 @@ def _fit(widths: list[int], numeric: Sequence[bool], columns: int) -> None:
         widths[at] -= 1
 
 
-def _cut(text: str, size: int) -> str:
-    if width(text) <= size:
-        return text
-    kept = ""
-    for char in _STYLE.sub("", text):
-        if width(kept + char) >= size:
-            break
-        kept += char
-    return kept + "…"
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """Return a row as the lines that it takes where the widest cells are wrapped."""
+    cells = [
+        [text] if width(text) <= size else wrapped(_STYLE.sub("", text), size)
+        for text, size in zip(row, widths, strict=True)
+    ]
+    return [list(line) for line in zip_longest(*cells, fillvalue="")]
+
+
+def wrapped(line: str, columns: int) -> list[str]:
+    """Cut a line to the columns of a terminal, between words where there are any."""
+    columns = max(10, columns)
+    rows, row, used = [], "", 0
+    for piece in _PIECE.findall(line):
+        size = width(piece)
+        if used + size > columns and (row.strip() or size <= columns):
+            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
+            row, used = "", 0
+            if piece.isspace():
+                continue
+        for char in piece if used + size > columns else (piece,):
+            taken = width(char)
+            if used + taken > columns:
+                rows.append(row)
+                row, used = "", 0
+            row, used = row + char, used + taken
+    return [*rows, row] if row or not rows else rows
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

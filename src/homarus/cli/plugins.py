@@ -138,6 +138,31 @@ def disable(app: App, plugin_id: str, as_json: bool) -> None:
     app.out.json({"id": plugin_id, "enabled": False}) if as_json else app.out.line(f"{plugin_id} is off")
 
 
+@command.command("remove")
+@click.argument("plugin_id")
+@json_option
+@pass_app
+def remove(app: App, plugin_id: str, as_json: bool) -> None:
+    """Take a plugin out of this home: its folder, and what switched it on."""
+    import shutil
+
+    from homarus.config.write import Operation, change
+    from homarus.core.errors import HomarusError
+    from homarus.plugins.health import HealthBook
+    from homarus.plugins.manifest import Lock
+
+    plugin, own = _named(app, plugin_id), app.paths.state_dir / "plugins"
+    if plugin.folder.parent != own:
+        cure = f"it stays where you put it; switch it off: homarus plugins disable {plugin_id}"
+        raise HomarusError(f"{plugin_id} lies in {plugin.folder}, which is not of this home", cure=cure)
+    if plugin_id in (app.config.get("plugins.entries") or {}):
+        change(app.config, app.env, [Operation("unset", ("plugins", "entries", plugin_id))])
+    Lock(app.paths).write(plugin_id, None)
+    HealthBook(app.paths.own_dir).note(plugin_id, None)
+    shutil.rmtree(plugin.folder)
+    app.out.json({"id": plugin_id, "removed": True}) if as_json else app.out.line(f"{plugin_id} is removed")
+
+
 @command.command("doctor")
 @json_option
 @pass_app

@@ -71,7 +71,7 @@ class CommandRouter:
                 return await self._after(key, inbound, caller, reply, overrides)
             if caller.authorised and (used := await self._skill(key, body, caller)) is not None:
                 return await self._after(key, inbound, caller, used, overrides)
-            if caller.authorised and (unknown := self._unknown(key, body)):
+            if caller.authorised and (unknown := self._unknown(key, body, caller)):
                 return IntakeResult((unknown,))
         if caller.authorised and inbound.text.startswith("//"):
             inbound = replace(inbound, text=inbound.text[1:])  # meant literally
@@ -108,14 +108,14 @@ class CommandRouter:
             return IntakeResult()
         return command, name, args
 
-    def _unknown(self, key: SessionKey, body: str) -> str:
+    def _unknown(self, key: SessionKey, body: str, caller: Caller) -> str:
         """Return what is said to a message that looks like a command and is none: a slip should not cost a model call."""
         split = split_command(body)
         if split is None or not parse(body, self._reader(key)).wishes.empty:
             return ""
         from difflib import get_close_matches
 
-        skills = [each.command for each in skill_commands(self._home, key.agent_id)]
+        skills = [each.command for each in skill_commands(self._home, key.agent_id, remote=caller.remote)]
         near = get_close_matches(split[0], [*self.commands, *skills], n=3)
         hint = f" Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else " /commands lists them."
         return f"There is no command /{split[0]}.{hint} To say it to the agent, write //{body.strip()[1:40]}…"
@@ -180,7 +180,9 @@ class CommandRouter:
             overrides = overrides or wishes.queue
         await self._client.renew(key, inbound.channel, threaded=bool(inbound.thread))
         text, notes = (
-            mentioned_skills(self._home, key.agent_id, parsed.text) if caller.authorised else (parsed.text, ())
+            mentioned_skills(self._home, key.agent_id, parsed.text, remote=caller.remote)
+            if caller.authorised
+            else (parsed.text, ())
         )
         text = "\n\n".join(part for part in (text, attached) if part)
         facts = {**(inbound.facts or {}), **_facts(wishes, notes)}

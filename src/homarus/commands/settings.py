@@ -39,6 +39,11 @@ class Caller(Struct, frozen=True):
     owner: bool = True
 
     @property
+    def remote(self) -> bool:
+        """Say whether they do not sit at this machine."""
+        return self.channel not in LOCAL_CHANNELS
+
+    @property
     def acting_trust(self) -> Trust:
         """Return on whose word a tool acts that this command calls."""
         return Trust.OWNER if self.owner else self.trust

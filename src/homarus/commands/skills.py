@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from homarus.agent.home import Home
 from homarus.commands.command import CommandReply, SessionClient
-from homarus.commands.settings import LOCAL_CHANNELS, Caller
+from homarus.commands.settings import Caller
 from homarus.core.routes import SessionKey
 from homarus.skills.commands import SkillCommand, command_table, instructions, invocation, prompt_for, references
 from homarus.skills.discover import read_text
@@ -26,8 +26,7 @@ async def use_skill(client: SessionClient, key: SessionKey, text: str, caller: C
     """Return the turn that a called skill asks for, or the output of the tool that it hands its input to."""
     if "/" not in text:
         return None
-    remote = caller.channel not in LOCAL_CHANNELS
-    asked = invocation(text, skill_commands(client.home, key.agent_id, remote=remote))
+    asked = invocation(text, skill_commands(client.home, key.agent_id, remote=caller.remote))
     if asked is None:
         return None
     if asked.tool:
@@ -37,11 +36,13 @@ async def use_skill(client: SessionClient, key: SessionKey, text: str, caller: C
     return CommandReply(prompt=prompt_for(asked, read_text(asked.skill, client.home.composer.skill_library.limits)))
 
 
-def mentioned_skills(home: Home, agent_id: str, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def mentioned_skills(
+    home: Home, agent_id: str, text: str, *, remote: bool = False
+) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return a text with its `$` escapes undone, and the instructions of the skills that it mentions."""
     if "$" not in text:
         return text, ()
-    found = references(text, skill_commands(home, agent_id))
+    found = references(text, skill_commands(home, agent_id, remote=remote))
     limits = home.composer.skill_library.limits
     return found.text, tuple(
         (f"Skill {skill.name}", instructions(read_text(skill, limits), skill.folder)) for skill in found.skills

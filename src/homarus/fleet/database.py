@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.text import single_line
@@ -13,8 +14,10 @@ from homarus.fleet.schema import STEPS, VERSION
 
 SCHEMA = "homarus"
 PATIENCE = 60.0  # how long a statement waits for a database that is away
-_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PAUSE, _LONGEST_PAUSE = 0.05, 0.25
 _STATEMENT = 15.0  # seconds for one statement; its caller then asks again
+_QUICK = 5.0  # for one that somebody waits for: a cable that was pulled says nothing
+_HELLO = 2.0  # for a host to let us in, before the next one is tried
 _MIGRATING = 0x686F6D61  # the advisory lock of whoever changes tables
 Result = TypeVar("Result")
 
@@ -30,6 +33,7 @@ class Database:
         self._name, self._size, self._patience = name, size, patience
         self.loop = self._loop = asyncio.new_event_loop()  # of the thread of this database
         self._pool: Any = None
+        self._last = ""
         self._filling = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleet-database", daemon=True)
         self._thread.start()
@@ -55,12 +59,12 @@ class Database:
 
     async def ask(self, statement: str, *args: Any, patience: float | None = None) -> list[Any]:
         """Do the same for a caller that has an event loop, which goes on meanwhile."""
-        work = self._insist(lambda conn: conn.fetch(statement, *args), patience)
+        work = self._insist(lambda conn: conn.fetch(statement, *args, timeout=_QUICK), patience)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def carried_out(self, statement: str, *args: Any) -> list[Any]:
         """Do the same on the thread of this database."""
-        found: list[Any] = await self._insist(lambda conn: conn.fetch(statement, *args), None)
+        found: list[Any] = await self._insist(lambda conn: conn.fetch(statement, *args, timeout=_QUICK), None)
         return found
 
     def stream(self, statement: str, *args: Any, many: int = 20) -> Iterator[Any]:
@@ -94,10 +98,12 @@ class Database:
 
     def check(self) -> None:
         """Raise ConfigError unless this program can work with the tables as they are."""
-        exists = self.rows("select to_regclass($1) is not null as there", f"{SCHEMA}.schema_version")[0]["there"]
-        if not exists:
-            raise ConfigError("the database has no tables of a fleet", cure="run: homarus fleet init")
-        found = self.rows("select max(version) as version, max(oldest) as oldest from schema_version")[0]
+        import asyncpg
+
+        try:
+            found = self.rows("select max(version) as version, max(oldest) as oldest from schema_version")[0]
+        except asyncpg.UndefinedTableError:
+            raise ConfigError("the database has no tables of a fleet", cure="run: homarus fleet init") from None
         _refuse(found["version"] or 0, found["oldest"] or 0)
         if (found["version"] or 0) < VERSION:
             raise ConfigError("the tables of the fleet are older than this program", cure="run: homarus fleet init")
@@ -129,8 +135,14 @@ class Database:
         while True:
             try:
                 pool = await self._filled()
-                async with pool.acquire(timeout=_STATEMENT) as conn:
+                conn = await pool.acquire(timeout=_STATEMENT)
+                try:
                     return await work(conn)
+                except OSError:  # nobody waits for a word of goodbye
+                    conn.terminate()
+                    raise
+                finally:
+                    await pool.release(conn)
             except (*away, asyncpg.InterfaceError) as problem:
                 if isinstance(problem, asyncpg.InterfaceError) and not _is_lost(problem):
                     raise
@@ -152,7 +164,7 @@ class Database:
                         self.dsn,
                         min_size=1,
                         max_size=self._size,
-                        timeout=5,
+                        connect=self._reached,
                         command_timeout=_STATEMENT,
                         target_session_attrs="read-write",  # of several hosts, the one that takes writes
                         server_settings={
@@ -169,6 +181,24 @@ class Database:
                     )
         return self._pool
 
+    async def _reached(self, dsn: str, **given: Any) -> Any:
+        """Connect to the first host that takes writes, beginning with the one that did so last; each has a time of its own."""
+        import asyncpg
+
+        problem: Exception | None = None
+        found_hosts = sorted(hosts(dsn), key=lambda host: host != self._last)
+        given["timeout"] = _HELLO if len(found_hosts) > 1 else _QUICK
+        for each in found_hosts:
+            try:
+                made = await asyncpg.connect(each, **given)
+            except (OSError, asyncpg.PostgresError, asyncpg.InternalClientError, asyncpg.InterfaceError) as found:
+                problem = found
+            else:
+                self._last = each
+                return made
+        assert problem is not None
+        raise problem
+
     async def _empty(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -176,6 +206,13 @@ class Database:
                 await asyncio.wait_for(pool.close(), 5)
             except (OSError, TimeoutError):
                 pool.terminate()
+
+
+def hosts(dsn: str) -> list[str]:
+    """Return the address of each host that an address names, in its order."""
+    parts = urlsplit(dsn)
+    user, at, places = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{place}")) for place in places.split(",")]
 
 
 def _is_lost(problem: Exception) -> bool:

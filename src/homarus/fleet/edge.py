@@ -36,8 +36,8 @@ HOST, IDENT = "x-homarus-host", "x-homarus-ident"
 # By these senders tell that it is the same call again. The first that is there counts.
 _IDENTS = ("idempotency-key", "webhook-id", "x-github-delivery", "x-gitlab-event-uuid", "x-request-id")
 NOT_HERE = 421  # a worker's word for a home that it does not hold
-PATIENCE = 15.0  # seconds that a request waits for somebody to take its home
-PAUSE, LONGEST_PAUSE = 0.05, 0.5
+PATIENCE = 30.0  # seconds that a request waits for somebody to take its home
+PAUSE, LONGEST_PAUSE = 0.05, 0.25
 FRESH = 1.0  # seconds for which an owner is believed to be one
 MAX_KNOWN = 100_000
 MAX_CLIENTS = 50_000

@@ -26,7 +26,7 @@ from homarus.fleet.transfer import Item, lay_out, read_pieces, scan, shown
 
 UNFINISHED = 1_000_000  # the format of a home that is being brought in: newer than what any worker takes
 _BATCH, _MANY = 1 << 20, 200
-SEAL_BYTES = 1 << 20
+SEAL_BYTES, MERGE_ROWS = 1 << 20, 64
 STATE = ".openclaw"
 Progress = Callable[[int, int, str], None]
 
@@ -218,7 +218,45 @@ def _lines(rows: Iterator[Any], item: Item) -> Iterator[bytes]:
         yield bytes(row["bytes"])
 
 
-def seal(database: Database, store: Store, lease: Lease, *, least: int = SEAL_BYTES) -> list[str]:
+def merge(
+    database: Database, lease: Lease, *, least: int = MERGE_ROWS, calm: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """Make one row of many lines of a log; only the owner of a home may. The file stays what it is, byte for byte.
+
+    `calm` says whether no write is on its way that began before: one that is asked again would find its row gone.
+    """
+    many = database.rows(
+        """select path, max(at) as last from line where home = $1 group by path
+        having count(*) >= $2 and sum(length(bytes)) < $3 order by path""",
+        lease.home, least, SEAL_BYTES,
+    )  # fmt: skip
+    if not calm():
+        return []
+    done = []
+    for found in many:
+        # What is newer than what was counted is left alone; a log with a hole is left as it is for the doctor.
+        merged = database.rows(
+            """with mine as (select home from lease where home = $1 and epoch = $2 and worker = $3 for share),
+            whole as (select min(at) as first, max(line.epoch) as epoch, string_agg(bytes, ''::bytea order by at) as bytes
+              from line join mine using (home) where path = $4 and at <= $5
+              having min(at) + sum(length(bytes)) = max(at + length(bytes)) and count(*) > 1),
+            rest as (delete from line using whole where home = $1 and path = $4 and at > first and at <= $5)
+            update line set bytes = whole.bytes, epoch = whole.epoch from whole where home = $1 and path = $4 and at = first
+            returning 1""",
+            lease.home, lease.epoch, lease.worker, found["path"], found["last"],
+        )  # fmt: skip
+        done += [found["path"]] if merged else []
+    return done
+
+
+def seal(
+    database: Database,
+    store: Store,
+    lease: Lease,
+    *,
+    least: int = SEAL_BYTES,
+    calm: Callable[[], bool] = lambda: True,
+) -> list[str]:
     """Move the lines of long logs into the store, packed; only the owner of a home may. The file stays what it is, byte for byte."""
     long = database.rows(
         """select path, sum(length(bytes)) as size, max(at) as last from line where home = $1
@@ -231,6 +269,8 @@ def seal(database: Database, store: Store, lease: Lease, *, least: int = SEAL_BY
         head = database.rows("select * from file where home = $1 and path = $2", lease.home, path)[0]
         item = Item(path, head["mode"], head["size"])
         rows = database.rows("select at, bytes from line where home = $1 and path = $2 order by at", lease.home, path)
+        if not calm():
+            break
         whole = b"".join([*_stored(store, lease.home, item, head), *_lines(iter(rows), item)])
         digest = hashlib.sha256(whole)
         store.put(lease.home, digest.hexdigest(), [whole])

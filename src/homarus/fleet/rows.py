@@ -24,8 +24,7 @@ from homarus.storage.faults import shown, write_all
 from homarus.storage.locks import held_paths
 
 INLINE = 256 << 10  # larger files go to the object store, where there is one
-_BATCH = 4 << 20  # bytes of changed files in one commit
-_MANY = 500
+_BATCH, _MANY = 4 << 20, 500  # bytes and names of changed files in one commit
 RESERVE = 16 << 20
 STREAMED = 8 << 20  # what is larger is never held in memory as a whole
 LARGEST_INLINE = 64 << 20  # what the database itself is given where there is no store
@@ -178,6 +177,15 @@ class HomeVolume:
     def waits(self) -> bool:
         """Say whether something is on this disk that is not committed yet."""
         return bool(self._waiting) or self.unknown
+
+    @property
+    def calm(self) -> int | None:
+        """Return how many changes there were if none is on its way, else None."""
+        if self.fenced:
+            return None
+        if self._behind is None:
+            return 0
+        return self._behind.begun if self._behind.done >= self._behind.begun else None
 
     def flush(self) -> None:
         """Commit the appends that wait."""
@@ -434,10 +442,9 @@ class HomeVolume:
     def _fits(self, path: str, size: int, reserve: int = 0, pending: tuple[int, int] = (0, 0)) -> bool:
         """Say whether a file may be kept at this size. One that becomes smaller always may."""
         before = self._seen.get(path)
-        if before is None and len(self._seen) + pending[1] >= self.most_files + bool(reserve) * _MANY:
+        too_many = before is None and len(self._seen) + pending[1] >= self.most_files + bool(reserve) * _MANY
+        if too_many or (self._objects is None and size > LARGEST_INLINE):
             return False  # also what is empty is a row
-        if self._objects is None and size > LARGEST_INLINE:
-            return False
         grows = size - (before.size if before is not None else 0)
         return grows <= 0 or self._used + pending[0] + grows <= self.most + reserve
 

@@ -25,7 +25,7 @@ from homarus.core.behind import settled
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.commits import Commits
-from homarus.fleet.homes import seal
+from homarus.fleet.homes import merge, seal
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
@@ -79,7 +79,7 @@ class Served:
         self._context = contextvars.copy_context()  # in which all that it says waits for what it wrote
         self._context.run(settled.set, self.volume.durable)
         self.gateway: Gateway | None = None
-        self.calls = 0  # requests and sockets that have not ended
+        self.calls = self.requests = 0  # requests and sockets that have not ended, and requests alone
         self.used = time.monotonic()
         self.postman = asyncio.Lock()
         self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
@@ -188,10 +188,17 @@ class Served:
         return not later
 
     def seal(self) -> None:
-        """Move the lines of long logs into the store, while nobody waits for this home. It waits for the store, and for nothing else."""
-        self.sealed = time.monotonic()
-        if isinstance(self._objects, HomeObjects) and not self.volume.fenced:
-            seal(self._database, self._objects.store, self.lease)
+        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+        self.sealed, before = time.monotonic(), self.volume.calm
+        if before is None:
+            return
+
+        def calm() -> bool:
+            return self.volume.calm == before
+
+        if isinstance(self._objects, HomeObjects):
+            seal(self._database, self._objects.store, self.lease, calm=calm)
+        merge(self._database, self.lease, calm=calm)
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""

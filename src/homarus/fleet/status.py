@@ -28,27 +28,26 @@ _FORGETS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "of
 def status(database: Database) -> dict[str, Any]:
     """Return a fleet at a glance. However many homes there are, none of them is looked at: they are counted as they come and go."""
     found = workers(database)
-    total = database.rows("select count from tally where name = 'homes'")[0]["count"]
-    # What waits is counted up to a point: beyond it the number says nothing more.
-    mail = database.rows(
-        """select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest
-        from (select at from mail limit $1) as letters""",
-        MANY,
-    )[0]
-    late = database.rows(
-        """select count(*) as n, extract(epoch from clock_timestamp() - min(due))::float8 as most from (select due from timer
-        where due < clock_timestamp() - make_interval(secs => $1) order by due limit $2) as late""",
-        LATE_SECONDS, MANY,
+    # One question. What waits is counted up to a point: beyond it the number says nothing more.
+    now = database.rows(
+        """select (select count from tally where name = 'homes') as total, (select max(version) from schema_version) as version,
+        mail.n as letters, mail.oldest, late.n as late, late.most
+        from (select count(*) as n, extract(epoch from clock_timestamp() - min(at))::float8 as oldest
+          from (select at from mail limit $1) as letters) as mail,
+        (select count(*) as n, extract(epoch from clock_timestamp() - min(due))::float8 as most from (select due from timer
+          where due < clock_timestamp() - make_interval(secs => $2) order by due limit $1) as due) as late""",
+        MANY, LATE_SECONDS,
     )[0]  # fmt: skip
+    total = now["total"]
     held = min(total, sum(each["homes"] for each in found if each["alive"]))
     return {
         "homes": total,
         "held": held,
         "free": total - held,
         "workers": found,
-        "mail": {"waiting": mail["n"], "oldestSeconds": round(mail["oldest"] or 0, 1)},
-        "timers": {"late": late["n"], "latestSeconds": round(late["most"] or 0, 1)},
-        "schema": database.rows("select max(version) as v from schema_version")[0]["v"],
+        "mail": {"waiting": now["letters"], "oldestSeconds": round(now["oldest"] or 0, 1)},
+        "timers": {"late": now["late"], "latestSeconds": round(now["most"] or 0, 1)},
+        "schema": now["version"],
     }
 
 

@@ -14,7 +14,7 @@ from homarus.core.errors import StorageError
 from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 MISSES = 3  # looks in a row that find no owner: after a short absence of the database nobody has been heard yet
 
 
@@ -37,7 +37,7 @@ class Passage(Struct, eq=False):
 
 
 class Watch:
-    """Everything that is open through one edge. One question for all homes, every second, while anything is."""
+    """Everything that is open through one edge. One question for all homes, again and again, while anything is."""
 
     def __init__(
         self, places: Callable[[Sequence[str]], Awaitable[Mapping[str, Place]]], *, every: float = LOOK_SECONDS

@@ -27,6 +27,7 @@ HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
+ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
@@ -205,7 +206,7 @@ class Worker:
         if found is not None and not found.volume.fenced and home not in self._going:
             found.used = time.monotonic()
             return found
-        if home not in self.held:
+        if home not in self.held or home in self._going:  # whoever comes now is the next owner's
             return None
         async with self._doors.setdefault(home, asyncio.Lock()), self._opening:
             lease = self.held.get(home)
@@ -290,7 +291,11 @@ class Worker:
     async def _give(self, home: str) -> None:
         try:
             served = self.open.get(home)
-            if served is not None and self.held.get(home) == served.lease:
+            ends = time.monotonic() + ANSWER_SECONDS
+            # What was let in before is answered; nobody comes after it.
+            while served is not None and served.requests and time.monotonic() < ends:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            if served is not None and not served.busy and self.held.get(home) == served.lease:
                 await self._close(home)
                 if self.held.pop(home, None) is not None:
                     await self.placement.release([served.lease])
@@ -420,7 +425,9 @@ class Worker:
             inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
         if IDENT in told:
             inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
+        is_request = scope["type"] == "http"
         served.calls += 1
+        served.requests += is_request
         answering = served.task(served(inner, receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
@@ -430,6 +437,7 @@ class Worker:
                 task.cancel()
             problem: Any = (await asyncio.gather(answering, gone, return_exceptions=True))[0]
             served.calls -= 1
+            served.requests -= is_request
             served.used = time.monotonic()
         if not (served.gone.is_set() or served.volume.fenced):
             if isinstance(problem, BaseException) and not isinstance(problem, asyncio.CancelledError):

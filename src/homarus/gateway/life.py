@@ -32,6 +32,8 @@ tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.
 agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning channels bindings broadcast accessGroups
 commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.defaults.humanDelay
 agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
+hooks.enabled hooks.token hooks.mappings hooks.presets hooks.maxBodyBytes hooks.defaultSessionKey
+hooks.allowRequestSessionKey hooks.allowedSessionKeyPrefixes hooks.allowedAgentIds
 """
 
 

@@ -321,7 +321,8 @@ class Engine:
         shown = [excerpt(texts.get(row.id), ranked.query.terms) for row in rows]
         why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best)[:6])
 
-        angles = ranked.columns.get("whole") or ranked.columns.get("cosine")
+        bare = ranked.columns.get("cosine")
+        angles = ranked.columns.get("whole") or bare
 
         def place(index: int) -> str:
             return cite(files[ranked.rows[index].file].path, ranked.rows[index].line, ranked.rows[index].line)
@@ -339,6 +340,7 @@ class Engine:
             source=file.source,
             text_score=round(ranked.columns["near"][group.best], 4),
             vector_score=round(angles[group.best], 4) if angles else None,
+            bare_score=round(bare[group.best], 4) if bare else None,
             also=tuple(map(place, group.also)),
             superseded_by=place(ranked.replaced[group.best]) if group.best in ranked.replaced else "",
         )

@@ -30,6 +30,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     source: str = "memory"
     text_score: float | None = None
     vector_score: float | None = None
+    bare_score: float | None = None  # the same for the question without its names
     also: tuple[str, ...] = ()
     tokens: int = 0
     confidence: float | None = None  # of an opinion: what the bank makes of all evidence, else what its line says

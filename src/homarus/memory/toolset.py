@@ -184,6 +184,7 @@ def _result(hit: Hit, shown: bool) -> dict[str, Any]:
         "score": round(hit.score, 4),
         **({"textScore": hit.text_score} if hit.text_score is not None else {}),
         **({"vectorScore": hit.vector_score} if hit.vector_score is not None else {}),
+        **({"bareScore": hit.bare_score} if hit.bare_score is not None else {}),
         "snippet": f"{hit.text}\n\nSource: {hit.citation}" if shown else hit.text,
         "source": hit.source,
         "corpus": hit.source,

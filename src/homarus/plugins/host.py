@@ -94,13 +94,14 @@ class Plugins:
         registry: Registry,
         *,
         seconds: float = CALL_SECONDS,
+        start: float = START_SECONDS,
         stall: float = STALL_SECONDS,
         growth: Strain = GROWTH,
         starts: int = MAX_STARTS,
         only: str = "",
     ) -> None:
         self._config, self._registry = config, registry
-        self._seconds = seconds
+        self._seconds, self._start = seconds, start
         self.health = HealthBook(config.paths.own_dir)
         self._apart: list[Apart] = []
         # What runs inside, by folder; and how many of its calls have not come back.
@@ -148,7 +149,7 @@ class Plugins:
             self._inside[str(plugin.folder)] = plugin.id
             self._leave.append(limit_starts(str(plugin.folder), partial(self._failed, plugin.id), self._starts))
             inside = _Inside(plugin, entry, self._registry, self._made_by)
-            inside.load(self._seconds)
+            inside.load(self._start)
             functions = inside.functions
             for name, brought in inside.channels.items():
                 self.channels.setdefault(name, brought)
@@ -342,7 +343,7 @@ class _Inside:
             path = self._plugin.folder / file
             function_of(name, path, path.read_bytes(), function)(api)
 
-        problem = run_alone(registering, self, min(seconds, START_SECONDS))
+        problem = run_alone(registering, self, seconds)
         self._late = True
         if isinstance(problem, HomarusError):
             raise problem

@@ -84,6 +84,7 @@ class Agent:
             runtime.home.models.registry.register(OWN_MODEL.partition("/")[0], lambda _ref, _credential: own)
             model = OWN_MODEL
         opened = cls(client, client.resolve(agent, session), instructions=instructions, model=model)
+        opened._check(model)
         for function in tools:
             opened.tool(function)
         return opened
@@ -186,6 +187,7 @@ class Agent:
         With `output_type` the answer is a value of that type, `reply.output`; a model that misses the form is told what
         is wrong, twice at most, and then `HomarusError` is raised. `options` has what few programs need.
         """
+        self._check(model)
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
         if output_type is None:
             return await self._reply(text, sent)
@@ -230,6 +232,12 @@ class Agent:
     async def send(self, text: str, *, options: RunOptions | None = None) -> IntakeResult:
         """Hand a message in and return at once; what happens then is told to those who `listen`."""
         return await self.client.send(self.key, text, self._options(options))
+
+    def _check(self, model: str) -> None:
+        """Refuse a name that means no model here. A gateway on another machine knows its own names."""
+        if model and isinstance(self.client, LocalClient):
+            home = self.client.runtime.home
+            home.models.names(home.config.agent(self.key.agent_id)).resolve(model)
 
     def _options(
         self,

@@ -23,11 +23,10 @@ from homarus.storage.faults import (
     refuse_special,
     shown,
     sync_file,
-    sync_folder,
     write_all,
 )
 from homarus.storage.syscalls import rename_new
-from homarus.storage.volume import kept, kept_at
+from homarus.storage.volume import kept, kept_at, sync_names
 
 _TEMP_NAME = late(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _COPY_BLOCK = 1 << 20
@@ -86,7 +85,8 @@ class Staged:
             if not _take_owner(self.fd, like):
                 mode &= ~0o070  # the old group's rights would go to another group
         os.fchmod(self.fd, mode)
-        sync_file(self.fd)
+        if not kept_at(self._folder, self._name):  # else durable it is there
+            sync_file(self.fd)
 
     def replace(self, name: str) -> None:
         """Take this name; what had it before is gone in the same instant."""
@@ -148,7 +148,7 @@ def replace_at(folder: int, name: str, data: Content, *, mode: int, lasting: boo
         temp.seal(mode, old)
         temp.replace(name)
     if lasting:
-        sync_folder(folder)
+        sync_names(folder)
 
 
 def write_atomic(path: Path, data: Content, *, mode: int = 0o600, lasting: bool = True) -> None:
@@ -175,7 +175,7 @@ def create_new(path: Path, data: Content, *, mode: int = 0o600) -> bool:
             _pour(temp.fd, data)
             temp.seal(mode)
             created = temp.claim(name)
-        sync_folder(folder)
+        sync_names(folder)
         return created
 
 
@@ -203,7 +203,7 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
             except FileExistsError:
                 continue  # somebody else was faster
             with open_folder(folder.parent) as fd:
-                sync_folder(fd)
+                sync_names(fd)
         if not path.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
@@ -220,7 +220,7 @@ def move_aside(path: Path, label: str, now: datetime) -> Path:
                 elsewhere.move(aside.name)
                 moved = rename_new(folder, os.path.basename(path), aside.name)
             if moved:
-                sync_folder(folder)
+                sync_names(folder)
                 return aside
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
 
@@ -246,7 +246,7 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
                 temp.replace(copies[0].name)
         finally:
             let_go(source)
-        sync_folder(folder)
+        sync_names(folder)
     return copies[0]
 
 

@@ -17,8 +17,8 @@ from homarus.core.errors import StorageError
 from homarus.core.text import single_line
 from homarus.storage.atomic import replace_at
 from homarus.storage.beneath import Beneath, Escape, path_of
-from homarus.storage.faults import explain, explained, let_go, shown, sync_folder
-from homarus.storage.volume import kept_at
+from homarus.storage.faults import explain, explained, let_go, shown
+from homarus.storage.volume import kept_at, sync_names
 
 Kind = Literal["ok", "missing", "validation", "io"]
 Name = str | PurePosixPath
@@ -271,7 +271,7 @@ def _make_dir(folder: int, leaf: str, mode: int) -> None:
             os.mkdir(leaf, mode, dir_fd=folder)
     except FileExistsError:
         return  # somebody else was faster; the next part finds out whether it is a folder
-    sync_folder(folder)
+    sync_names(folder)
 
 
 def _remove_dir(folder: int, leaf: str) -> None:
@@ -286,7 +286,7 @@ def _unlink(folder: int, leaf: str) -> None:
             os.stat(leaf, dir_fd=folder, follow_symlinks=False)
         elsewhere.remove()
         os.unlink(leaf, dir_fd=folder)
-    sync_folder(folder)
+    sync_names(folder)
 
 
 def _read_up_to(fd: int, limit: int, size: int) -> bytes:

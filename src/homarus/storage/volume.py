@@ -6,6 +6,7 @@ import os
 from typing import Protocol, Self
 
 from homarus.storage.beneath import path_of
+from homarus.storage.faults import sync_folder
 
 _mounted: dict[str, Volume] = {}
 
@@ -107,6 +108,12 @@ def kept(path: str | os.PathLike[str]) -> Kept:
 def kept_at(folder: int, name: str) -> Kept:
     """Return the same for a name in an open folder."""
     return _found(f"{path_of(folder)}/{name}") if _mounted else NOWHERE
+
+
+def sync_names(folder: int) -> None:
+    """Bring the names of an open folder to the disk, unless it is kept elsewhere: durable it is there, and this disk may forget."""
+    if not kept_at(folder, "."):
+        sync_folder(folder)
 
 
 def changed(path: str | os.PathLike[str]) -> None:

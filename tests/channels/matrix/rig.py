@@ -176,7 +176,13 @@ class MatrixRig:
             self._direct[who] = await person.room(self.me, is_direct=True)
         room = self._direct[who] if to == "direct" else self._room
         await until(lambda: room in person.client.rooms and self.me in person.client.rooms[room].users)
+        if to != "direct":  # what was said in a room before the agent came in is not for it
+            await until(lambda: any(self._came_in(event, room) for event in person.seen))
         return room
+
+    def _came_in(self, event: dict[str, Any], room: str) -> bool:
+        about = (event["room"], event["type"], event.get("state_key"), event["content"].get("membership"))
+        return about == (room, "m.room.member", self.me, "join")
 
     async def write(self, who: str, text: str, to: str = "direct", *, mention: bool = False, answers: str = "", file: bytes = b"") -> str:  # fmt: skip
         person, room = self.people[who], await self._where(who, to)

@@ -128,3 +128,17 @@ async def test_a_mapping_whose_key_is_missing_is_closed_and_not_open(tmp_path: P
         assert (await post(home, "/hooks/forge", body, **{"x-hub-signature-256": made})).status_code == 401
         assert (await post(home, "/hooks/forge", body)).status_code == 401
         assert home.house.model.requests == []
+
+
+async def test_a_changed_token_and_a_new_mapping_count_at_once(home: Served) -> None:
+    path, other = home.house.state / "openclaw.json", "another-token-for-hooks-that-is-long"
+    document = json.loads(path.read_text())
+    document["hooks"] |= {"token": other, "mappings": [{"match": {"path": "plain"}, "messageTemplate": "new"}]}
+    path.write_text(json.dumps(document))
+    assert home.gateway.life.changed() == "hot"
+    assert (await post(home, "/hooks/plain", {}, **bearer(SECRET))).status_code == 401
+    assert (await post(home, "/hooks/plain", {}, **bearer(other))).status_code == 200
+    await until(lambda: len(home.house.model.requests) == 1)
+    document["hooks"]["path"] = "/elsewhere"
+    path.write_text(json.dumps(document))
+    assert home.gateway.life.changed() == "restart"

@@ -15,6 +15,7 @@ from tests.scenarios.script import Line
 from homarus.config.blocks import validate
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
+from homarus.core.events import ToolStarted
 from homarus.core.messages import ToolResult
 from homarus.plugins.mcp.catalog import tool_name
 from homarus.plugins.mcp.transport import MAX_LINE, lines
@@ -197,11 +198,10 @@ async def test_policy_holds_for_servers_by_name_and_by_group(tmp_path: Path) -> 
 async def test_a_stop_ends_a_call_at_once(tmp_path: Path) -> None:
     home = house(tmp_path, call("small__echo"), "done", small=server("hang"))
     async with home.agent() as agent:
+        begun = asyncio.Event()
+        agent.listen(lambda event: begun.set() if isinstance(event, ToolStarted) else None)
         asking = asyncio.create_task(agent.ask("hello"))
-        await until(lambda: bool(home.model.requests))
-        lane = agent.client.runtime.lane(agent.key)
-        await until(lambda: lane.busy)
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(begun.wait(), 60)
         assert agent.stop()
         await asking
     stored = [row for row in home.transcript() if row.get("message", {}).get("role") == "toolResult"]

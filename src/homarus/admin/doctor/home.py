@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.admin.doctor.machine import installing
 from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
@@ -172,7 +173,7 @@ def check_mcp(home: Home) -> list[Finding]:
     used = [name for name, each in servers.items() if each.enabled]
     findings = []
     if used and find_spec("mcp") is None:
-        cure = "pip install 'homarus[mcp]'"
+        cure = installing("mcp")
         findings.append(
             Finding("mcp", Severity.WARNING, f"servers are named ({', '.join(used)}), but not the library", cure=cure)
         )

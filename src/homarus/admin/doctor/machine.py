@@ -115,6 +115,11 @@ def _probed(home: Home, agent_id: str, spec: SandboxSpec) -> list[Finding]:
     ]
 
 
+def installing(extra: str, prefix: str = sys.prefix) -> str:
+    """Return how an extra is installed here: a program of pipx has a folder of its own, in which plain pip changes nothing."""
+    return f"{'pipx runpip homarus' if '/pipx/' in prefix else 'pip'} install 'homarus[{extra}]'"
+
+
 def check_extras(_home: Home) -> list[Finding]:
     """Optional parts that are not installed."""
     return [
@@ -122,7 +127,7 @@ def check_extras(_home: Home) -> list[Finding]:
             "extras",
             Severity.INFO,
             f"the extra '{name}' is not installed: {use}",
-            cure=f"pip install 'homarus[{name}]'",
+            cure=installing(name),
         )
         for name, (module, use) in _EXTRAS.items()
         if find_spec(module) is None

@@ -45,6 +45,7 @@ class Line(Struct, frozen=True):
     text: str
     source: str
     cosine: float | None = None
+    bare: float = 0.0  # the cosine with the question without its names
     replaces: str = ""  # the citation of the line that it took the place of
     struck: bool = False
     todo: bool = False
@@ -79,8 +80,11 @@ def _from_json(value: Any) -> Iterable[Line]:
     source = _source(value)
     if text is None or not source:
         return [line for item in value.values() if isinstance(item, list | dict) for line in _from_json(item)]
-    cosine = value.get("vectorScore")
-    return _split(_TRAILER.sub("", text), source, cosine if isinstance(cosine, int | float) else None)
+    cosine, bare = (
+        found if isinstance(found := value.get(key), int | float) else None for key in ("vectorScore", "bareScore")
+    )
+    near = {"cosine": cosine, "bare": cosine or 0.0 if bare is None else bare}
+    return [structs.replace(line, **near) for line in _split(_TRAILER.sub("", text), source)]
 
 
 def _source(value: dict[str, Any]) -> str:
@@ -112,11 +116,11 @@ def _from_text(text: str) -> Iterable[Line]:
             said = "\n".join(part for part in before if part.strip())
         before = []
         if said.strip():
-            found += _split(said.strip(), cited.group(0), None)
+            found += _split(said.strip(), cited.group(0))
     return found
 
 
-def _split(text: str, source: str, cosine: float | None) -> list[Line]:
+def _split(text: str, source: str) -> list[Line]:
     """Return the lines of one passage, each with a citation of its own where they can be counted."""
     parts = text.splitlines()
     cited = CITATION.fullmatch(source)
@@ -125,11 +129,11 @@ def _split(text: str, source: str, cosine: float | None) -> list[Line]:
     for at, part in enumerate(parts):
         if part.strip():
             place = f"{cited[1]}#L{int(cited[2]) + at}" if cited is not None and countable else source
-            found.append(parse(part, place, cosine))
+            found.append(parse(part, place))
     return found
 
 
-def parse(text: str, source: str, cosine: float | None = None) -> Line:
+def parse(text: str, source: str) -> Line:
     """Read one line of a note: its mark, its kind, what it replaces, and whether it is struck through."""
     if text.lstrip().startswith("#"):
         return Line("", source)
@@ -140,9 +144,8 @@ def parse(text: str, source: str, cosine: float | None = None) -> Line:
     said = single_line(whole, MAX_QUOTE)
     replaced = next((part[4:] for part in attrs.split(",") if part.startswith("sup=")), "")
     struck = box in ("x", "X") or (whole.startswith("~~") and whole.endswith("~~"))
-    return Line(
-        said, source, cosine, replaced, struck, box is not None or bool(_TODO.match(said) or _OUGHT.match(said))
-    )
+    todo = box is not None or bool(_TODO.match(said) or _OUGHT.match(said))
+    return Line(said, source, replaces=replaced, struck=struck, todo=todo)
 
 
 def strike(text: str) -> str:
@@ -208,7 +211,7 @@ def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float,
     told = [read(line.text) for line in found]
     known = aliases([line.text for line in found])
     match = matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known)
-    near = nearness([line.cosine or 0.0 for line in found])
+    near = nearness([(line.cosine or 0.0, line.bare) for line in found])
     score = weights(kind).confidence
     scored = [(score(one, close), line) for one, close, line in zip(match, near, found, strict=True)]
     return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))

@@ -33,31 +33,43 @@ _DAY = (
     r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?\b|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?"
     r"|today|tomorrow|heute|tonight|weekends?|wochenende)"
 )
+_COUNT = (
+    r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
+    r"|hundred|thousand|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|(?:drei|vier|fünf|sech|sieb|acht|neun)zehn"
+    r"|\w*(?:zwanzig|dreißig|(?:vier|fünf|sech|sieb|acht|neun)zig)|hundert|tausend)"
+)
+_HOLIDAY = (
+    r"(?:hogmanay|new year|neujahr|christmas|xmas|easter|whitsun|pentecost|advent|thanksgiving|halloween|ramadan|eid|hanukkah|diwali|lent|carnival|boxing day"
+    r"|weihnachten|ostern|silvester|pfingsten|fasching|karneval|fastnacht|weiberfastnacht|rosenmontag|aschermittwoch|heiligabend|nikolaus|martini|lichtmess"
+    r"|allerheiligen|zuckerfest)"
+)
+_EACH = r"(?:hour|night|day|week|month|year|yard|head|person|piece|kilo|stunde|nacht|tag|woche|monat|jahr|stück|person)"
+_SPAN = (
+    rf"\b(?:\d+|an?|one|eine[nm]?|{_COUNT})[\s-](?:seconds?|sec|minutes?|min|hours?|hrs?|h|days?|weeks?|fortnights?|months?|years?"
+    r"|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?)\b"
+)
 VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
         rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|uhr|o'clock)\b|\b\d{{1,2}}[ap]\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:kw|week) ?\d{1,2}\b|\b(?:after dark|(?:day|week|month|tag|woche)s? (?:before|ahead|vorher|zuvor)|half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|hogmanay|new year|neujahr|month end|mittags?|abends?|morgens|nachts|nüchtern|christmas|easter|weihnachten|ostern|silvester|spring|summer"
-        r"|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) (?:week|month|year|q\d|woche|monat|jahr|mai|märz|\w+))\b",
+        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:kw|week) ?\d{1,2}\b|\b(?:after dark|(?:day|week|month|tag|woche)s? (?:before|ahead|vorher|zuvor)|half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|month end|mittags?|abends?|vormittags?|nachmittags?|morgens|nachts|nüchtern|spring|summer"
+        rf"|{_HOLIDAY}|(?:at|till|until|by|before|um|ab|bis|half|halb) (?:{_COUNT}|\d{{1,2}})|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) \w+)\b",
         re.IGNORECASE,
     ),
-    "@money": late(r"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
+    "@money": late(rf"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand|franken|francs)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|[km]\b|(?:eur|euros?|usd|cad|chf|gbp|dollars?|cents?)\b)|\d (?:an?|per|pro|je|the|die|das|im|in der) {_EACH}\b", re.IGNORECASE),
     "@sum": late(r"\d[.,]\d{3}\b|(?<![-–])\b\d{2,},\d\d\b"),
-    "@figure": late(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|hundred|thousand|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|hundert|tausend|halbe?[nrs]?)\b", re.IGNORECASE),
+    "@figure": late(rf"\d|\b(?:one|{_COUNT}|half|halbe?[nrs]?)\b", re.IGNORECASE),
     "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),
     "@email": late(r"[\w.+-]+@[\w-]+\.\w+"),
     "@link": late(r"https?://|\bwww\.|\b[\w-]+\.(?:com|org|net|de|io|internal)\b"),
     "@code": late(r"\[redacted|\b(?=\S*\d)(?=\S*[A-Za-z!-])\S{4,}|\b\d{4,}\b|\b\d+(?:[ -]\d+){2,}\b|[\"“„]\w+[\"”“]"),
-    "@number": late(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|dozen|twice|twins|triplets|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|halbe?)\b", re.IGNORECASE),
+    "@number": late(rf"\d|\b(?:one|{_COUNT}|dozen|twice|twins|triplets|half|halbe?)\b", re.IGNORECASE),
     "@often": late(
         r"\b(?:every|each|daily|weekly|monthly|yearly|nightly|once|twice|times? (?:a|per)|alternate|regularly|per (?:day|week|month|year)|\d+x"
         r"|a (?:day|week|month|year)|jede[nrs]?|alle|täglich|wöchentlich|monatlich|jährlich|\w*\s?mal|morgens|abends|twice|mornings?|(?:\w+tag|mittwoch)s|\w+days)\b",
         re.IGNORECASE,
     ),
-    "@long": late(
-        r"\b(?:\d+|an?|one|two|three|four|five|six|eine[nm]?|zwei|drei|vier|fünf|sechs)[\s-](?:seconds?|sec|minutes?|min|hours?|hrs?|h|days?|weeks?"
-        r"|months?|years?|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?)\b|\b(?:until|till|since|bis|seit|from|through)\b",
-        re.IGNORECASE,
-    ),
+    "@span": late(_SPAN, re.IGNORECASE),
+    "@long": late(rf"{_SPAN}|\b(?:until|till|since|bis|seit|from|through)\b", re.IGNORECASE),
     "@weight": late(r"\d\s?(?:kg|kilos?|kilograms?|lbs?|pounds|stone|grams?|g|mg|tons?|tonnes?|gramm|pfund|tonnen?)\b", re.IGNORECASE),
     "@length": late(r"\d\s?(?:mm|cm|m|metres?|meters?|feet|foot|ft|inch(?:es)?|zentimeter)\b|\d['’]\d|\d\s?[x×]\s?\d", re.IGNORECASE),
     "@distance": late(r"\d\s?(?:km|kilomet(?:er|re)s?|miles?|meilen|m|metres?|meters?|minutes?|min|minuten|hours?|stunden)\b", re.IGNORECASE),
@@ -65,11 +77,11 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@volume": late(r"\d\s?(?:l|ml|lit(?:er|re)s?|gallons?|pints?|cups?|tassen?)\b", re.IGNORECASE),
     "@percent": late(r"\d\s?(?:%|percent|per cent|prozent)", re.IGNORECASE),
     "@degrees": late(r"\d\s?(?:°|degrees|grad\b)", re.IGNORECASE),
-    "@years": late(r"\b\d{1,3}\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+\d{1,3}\b|\baged? \d|,\s*\d{1,2}\s*(?:[,.)]|$)", re.IGNORECASE),
+    "@years": late(rf"\b(?:\d{{1,3}}|{_COUNT})\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+(?:am \S+ \w+ )?(?:\d{{1,3}}|{_COUNT})\b|\baged? \d|,\s*\d{{1,2}}\s*(?:[,.)]|$)", re.IGNORECASE),
     "@reason": late(r"\b(?:because|since|due to|thanks to|so that|so|b/c|as|weil|wegen|denn|damit|sonst|deshalb|after|needs?|without|no)\b", re.IGNORECASE),
     "@name": late(r"(?<![.!?:]\s)(?<!^)\b[A-ZÄÖÜ][\w’'-]+|\b(?:dr|mr|mrs|ms|prof|herr|frau)\b", re.UNICODE),
     "@place": late(
-        rf"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!(?:the |der |den |dem |alternate |every )?(?:\d|{_MONTH}|{_DAY}|(?:half|quarter|noon|night|mornings?|evenings?|afternoons?|summer|winter|spring|autumn|sommer|herbst|time|weekdays?|weekends?|stand-?by|month|week|year|abend|morgen|total|order|hold|cash|be|do|go|get|have|buy|pay|see|ask|call|bring|cancel|him|her|them|it|us|me)\b))\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
+        rf"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!(?:the |der |den |dem |alternate |every )?(?:\d|{_MONTH}|{_DAY}|(?:half|quarter|noon|night|mornings?|evenings?|afternoons?|summer|winter|spring|autumn|sommer|herbst|time|weekdays?|weekends?|stand-?by|month|week|year|abend|morgen|total|order|hold|cash|be|do|go|get|have|buy|pay|see|ask|call|bring|cancel|him|her|them|it|us|me)\b))\w|\bstr\b|\broad\b|\w+(?:straße|allee|platz)\b|\b(?:room|raum|zimmer|court|bay|shelf|locker|floor|gate|platform|gleis|unit|bed|ward|cabin|plot|desk|seat|row|regal|fach)\s+\w*\d",
         re.IGNORECASE,
     ),
 }  # fmt: skip
@@ -82,15 +94,16 @@ _OF_A_TIME = late(
 # How a question begins or what it holds -> the values that an answer must have one of.
 _WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (late(r"\A\W*(?:why|warum|wieso|weshalb)\b", re.IGNORECASE), ("@reason",)),
+    (late(r"(?:\A\W*|\b(?:and|also|und|until|since|by|bis|ab|seit) )(?:when|when's|wann)\b|\b(?:what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie ?viel uhr|(?:what|which) hour|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.IGNORECASE), ("@time",)),
     (late(r"\b(?:how often|wie oft|how frequently)\b", re.IGNORECASE), ("@often",)),
+    (late(r"\bhow long (?:is|are|was|were) (?:the|my|our|this)\b", re.IGNORECASE), ("@span", "@length")),
     (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time")),
     (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",)),
-    (late(r"\b(?:how much|wie ?viel|wie hoch|what)\b.*\b(?:costs?|kostet|gekostet|charges?|earn|verdiene?|pay|zahlen|rent|miete|rente|gehalt|lohn|beitrag|gebühr|preis|fee|price|salary|fine|bill|rechnung)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum")),
+    (late(r"\b(?:how much|wie ?viel|wie hoch|how high|what)\b.*\b(?:costs?|kostet|gekostet|charg\w+|earn|verdiene?|pay|zahlen|rent|miete|rente|gehalt|lohn|beitrag|gebühr|preis|fee|price|salary|fine|bill|rechnung)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum")),
     (late(r"\bhow much (?:is|was|are|were|will|would)\b", re.IGNORECASE), ("@money", "@sum")),
-    (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@figure")),
+    (late(r"\b(?:how much|how high|wie ?viel\b|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@figure")),
     (late(r"\b(?:how (?:big|large)|wie groß)\b", re.IGNORECASE), ("@area", "@length", "@volume", "@weight")),
     (late(r"\b(?:how many|wie viele|wieviele)\b", re.IGNORECASE), ("@number",)),
-    (late(r"(?:\A\W*|\b(?:and|also|und|until|since|by|bis|ab|seit) )(?:when|when's|wann)\b|\b(?:what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie viel uhr|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.IGNORECASE), ("@time",)),
     (late(r"\b(?:(?:phone|telephone|mobile|cell) (?:number|no)|telefonnummer|handynummer|rufnummer)\b|['’]s (?:phone|mobile|cell)\b", re.IGNORECASE), ("@phone",)),
     (late(r"\b(?:email|e-mail|mail ?adresse)\b", re.IGNORECASE), ("@email",)),
     (late(r"\b(?:number|nummer|kennzeichen|serial|pin|code|iban|id|passwor[dt]|zählerstand|size|größe|schuhgröße)\b", re.IGNORECASE), ("@number", "@code")),
@@ -178,6 +191,8 @@ def stem(word: str) -> str:
     """Return a word without the commonest endings of both languages; both sides of a comparison pass through here."""
     proper = word[:1].isupper()  # Henning is no hen
     word = fold(word).removesuffix("'s").removesuffix("'")
+    if "-" in word and word.replace("-", "").isalpha():
+        word = word.replace("-", "")
     if len(word) < 4 or not word.isalpha():
         return word
     if found := (_PROPER_ENDING if proper else _ENDING).search(word):

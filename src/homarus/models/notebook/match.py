@@ -30,11 +30,22 @@ _FIRM = {
     "@percent",
     "@degrees",
 }  # what a line has or lacks, beyond doubt
+_FIGURES = {"@money", "@sum", "@figure", "@number", "@code"}
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
     r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
 )]  # fmt: skip
 Aliases = dict[str, frozenset[int]]
-_OWNER = late(r"\b(?:([A-ZÄÖÜ][\w-]+|\w+s)['’]s?|(?:von|vom|of|von der|of the) ([A-ZÄÖÜ][\w-]+))(?=\s|$)")
+_IN = late(
+    r"\b(?:in|at|near|im|am|nach|aus)(?: the| der| dem)?\s+\Z", re.IGNORECASE
+)  # what stands behind it is no person
+_PROPER = late(r"[A-ZÄÖÜ][^\W\d_]+")
+_NAMING = late(r"\b(?:called|named|names?|surname|heißt|heißen|heisst)\b", re.IGNORECASE)
+# What may stand between a thing and its name, and the other way round.
+_JOINED = late(
+    r"(?:['’]s?|[\s,:(=“„\"–-]|\b(?:is|are|was|ist|sind|war|called|named|namens|heißt|heißen|name|real|full|dr|mr|mrs|ms|miss|herrn?|frau|prof|the|our|my|a|an|unsere?|meine?|der|die|das|by|of|von|now|jetzt)\b\.?)*",
+    re.IGNORECASE,
+)
+_WORD = late(r"[^\W\d_][\w-]*")
 _CALLED = late(
     r"(?:(?P<owner>[^\W\d_]+['’]s?|von \w+)\s+)?(?P<role>[^\W\d_][\w-]+)(?:\s*[,:=]|\s+(?:is|are|ist|heißt|called|named|namens|is called|is named)\b)*\s+(?:Dr\.? |Mr\.? |Mrs\.? |Ms\.? |Herr |Frau )*"
     r"(?P<name>[A-ZÄÖÜ][^\W\d_]+)"
@@ -45,15 +56,14 @@ class Match(Struct, frozen=True):
     """What of a question a line speaks to, and what of it the line lacks."""
 
     found: float = 0.0  # weight of the words it speaks of, by how rare they are
-    share: float = 0.0  # of the question's words
     no_name: float = 0.0  # names and relatives that it lacks
     no_hard: float = 0.0  # things that are stated or not, and that it does not state
-    no_topic: float = 0.0  # it speaks of none of the things that the question is about
-    no_idea: float = 0.0  # other words of the thesaurus that it lacks
-    no_word: float = 0.0  # other words that it lacks
-    value: float = 0.0  # it has the kind of value that was asked for
+    thing: float = 0.0  # how far it speaks of the words that are neither names nor small
+    when: float = 0.0  # it has the time that was asked for; and so with a name, a place, a figure
+    who: float = 0.0
+    where: float = 0.0
+    many: float = 0.0
     no_value: float = 0.0
-    other: float = 0.0  # it speaks of what is somebody else's
     lead: float = 0.0  # how far it is before the next best line by the words it speaks of, or behind the best
     no_kind: float = 0.0  # it names something, and does not say that it is of the kind that was asked for
     no_focus: float = 0.0  # it lacks the very thing that the question names as wanted
@@ -63,6 +73,7 @@ class Near(Struct, frozen=True):
     """How near a line is to the question among those found, by their vectors; nothing where there are none."""
 
     cosine: float = 0.0
+    bare: float = 0.0  # the same without the question's names, which any line about them shares
     gap: float = 0.0  # how far it is behind the nearest line, below zero
     lead: float = 0.0  # how far the nearest line is before the second
 
@@ -87,9 +98,10 @@ def weights(kind: str) -> Weights:
     return msgspec.json.decode(file, type=dict[str, Weights])[kind]
 
 
-def nearness(cosines: Sequence[float]) -> list[Near]:
-    best, second, *_ = [*sorted(cosines, reverse=True), 0.0, 0.0]
-    return [Near(one, one - best, one - second if one == best else 0.0) for one in cosines]
+def nearness(cosines: Sequence[tuple[float, float]]) -> list[Near]:
+    """Return how near lines are, from the cosines of each with the whole question and with what is left without its names."""
+    best, second, *_ = [*sorted((one for one, _ in cosines), reverse=True), 0.0, 0.0]
+    return [Near(one, bare, one - best, one - second if one == best else 0.0) for one, bare in cosines]
 
 
 def aliases(texts: Sequence[str]) -> Aliases:
@@ -111,7 +123,8 @@ def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases
     rare = [1 / (1 + 0.3 * log2(max(1, many))) for many in often]
     made = [_match(asked, row, rare, text, line) for row, (text, line) in zip(table, lines, strict=True)]
     best, second, *_ = [*sorted((one.found for one in made), reverse=True), 0.0, 0.0]
-    return [replace(one, lead=one.found - (second if one.found == best else best)) for one in made]
+    ahead = [one.found - (second if one.found == best else best) for one in made]
+    return [replace(one, lead=max(-1.0, min(1.0, lead))) for one, lead in zip(made, ahead, strict=True)]
 
 
 def _specified(line: Reading, asked: Reading) -> Reading:
@@ -162,43 +175,35 @@ def _another(question: str, text: str) -> float:
 
 
 def _match(asked: Reading, row: list[float], rare: list[float], text: str, line: Reading) -> Match:
-    found = share = total = no_name = no_hard = no_idea = no_word = no_kind = no_focus = 0.0
-    topics = [near for word, near in zip(asked.words, row, strict=True) if not (word.light or word.verb or word.trait)]
+    found = no_name = no_hard = no_kind = no_focus = 0.0
+    things: list[float] = []
     hit = _has(asked, line)
     least = 0.6 if all(word.light for word in asked.words) else 0.2  # "what is my name?" holds nothing weightier
     for word, near, weight in zip(asked.words, row, rare, strict=True):
         wanted = bool(asked.focus) and asked.focus in (word.stem, *word.inside)
-        heavy = least if word.light else 0.6 if word.verb else 1.0
-        total += heavy
+        person = word.name or bool(word.kin)
+        if not (word.light or person):
+            things.append(near)
         if wanted and asked.typed and (near < 0.5 or not hit):
             no_kind = 1.0
             continue
-        share += heavy * near
-        found += heavy * near * weight
-        if near < 0.5 and wanted:
-            no_focus = 1.0
+        found += near * weight * (least if word.light else 0.6 if word.verb else 1.0)
+        no_focus += wanted and near < 0.5
         if near < (0.7 if "@name" in asked.wanted else 0.5) and not word.light:
-            if word.name or word.kin:
-                no_name += 1
-            elif word.hard or word.trait:
-                no_hard += 1
-            elif word.ideas or word.asks:
-                no_idea += 0.5 if word.verb else 1.0
-            else:
-                no_word += 0.5 if word.verb else 1.0
+            no_name += person
+            no_hard += not person and (word.hard or word.trait)
     return Match(
-        found=min(found, 3.0),
-        share=share / total if total else 0.0,
+        found=min(found, 2.0),
         no_name=no_name,
         no_hard=no_hard + _another(asked.text, text),
-        no_topic=float(bool(topics) and max(topics) < 0.5),
-        no_idea=no_idea,
-        no_word=no_word,
-        value=hit if asked.wanted else 0.0,
+        thing=sum(things) / len(things) if things else 1.0,
+        when=hit * ("@time" in asked.wanted),
+        who=hit * (asked.wanted == ("@name",)),
+        where=hit * ("@place" in asked.wanted),
+        many=hit * bool(_FIGURES & set(asked.wanted)),
         no_value=(1.0 - hit) * _least(asked) if asked.wanted else 0.0,
-        other=float(_others(asked, text)),
         no_kind=no_kind,
-        no_focus=no_focus,
+        no_focus=min(no_focus, 1.0),
     )
 
 
@@ -208,7 +213,9 @@ def _has(asked: Reading, line: Reading) -> float:
     kin = {idea for word in asked.words for idea in word.kin}
     names = frozenset(word.stem for word in line.words if not word.ideas) if line.small else line.names
     if "@name" in asked.wanted and names - said:
-        return 1.0
+        sure = _person(asked, line, names - said) if asked.wanted == ("@name",) and not asked.typed else 1.0
+        if sure == 1.0 or _NAMING.search(asked.text):
+            return sure
     if asked.wanted == ("@reason",):
         return 1.0 if "@reason" in line.values else 0.9  # a reason needs no word that says so
     if asked.wanted == ("@name",) and not asked.typed and any(word.kin - kin for word in line.words):
@@ -222,28 +229,34 @@ def _has(asked: Reading, line: Reading) -> float:
     return 0.6 if "@money" in asked.wanted and "@figure" in line.values else 0.0
 
 
+def _person(asked: Reading, line: Reading, names: frozenset[str]) -> float:
+    """Say how far a line with names has somebody's: not that of a town, and where the question is what something is called,
+    one that stands beside it."""
+    if line.small:
+        return 1.0
+    found = [one for one in _PROPER.finditer(line.text) if stem(one[0]) in names]
+    if all(_IN.search(line.text[: one.start()]) for one in found):
+        return 0.4
+    things = [word for word in asked.words if not (word.light or word.verb)]
+    if not (_NAMING.search(asked.text) and things):
+        return 1.0
+    thing = next((word for word in reversed(things) if not word.name), things[-1])
+    spots = [one.span() for one in _WORD.finditer(line.text) if _speaks(thing, one[0])]
+    beside = any(
+        _JOINED.fullmatch(line.text, min(end, one.end()), max(start, one.start()))
+        for one in found
+        for start, end in spots
+    )
+    return 1.0 if beside or not spots else 0.5
+
+
+def _speaks(thing: Word, token: str) -> bool:
+    return any(alike(thing, told) >= 0.7 for told in read(token).words)
+
+
 def _unknown(word: Word) -> bool:
     """Say whether a word of a German line may be a name: written with a capital, and known to nobody."""
     return word.name and not (word.ideas or word.answers or word.about)
-
-
-def _others(asked: Reading, text: str) -> bool:
-    """Say whether what the question is about is, in the line, somebody's whom the question does not name, or only the owner."""
-    named = {word.stem[:4] for word in asked.words}
-    subjects = [word for word in asked.words if not word.light]
-    for owner in _OWNER.finditer(text):
-        owned = read(owner[1] or owner[2]).words
-        if asked.wanted == ("@name",) and len(subjects) == 1 and owned and alike(subjects[0], owned[0]) >= 0.7:
-            return True  # the caretaker's cat is not the caretaker
-        after = (
-            read(" ".join(text[owner.end() :].split()[:2])).words
-            if owner[1]
-            else read(" ".join(text[: owner.start()].split()[-2:])).words
-        )
-        mine = any(alike(word, told) >= 0.7 for word in asked.words if not word.light for told in after)
-        if mine and stem(owner[1] or owner[2])[:4] not in named:
-            return True
-    return False
 
 
 def rivals(asked: Reading, later: Reading, former: Reading, known: Aliases) -> bool:
