@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -81,7 +82,10 @@ class Load:
     async def answered(self) -> None:
         """Wait until everything that was said stands in the transcripts with an answer behind it, and every tick has ended."""
         ends = time.monotonic() + 600
+        patient = time.monotonic() + 180
         while missing := await asyncio.to_thread(self.missing):
+            if time.monotonic() > patient and not (missing := await asyncio.to_thread(self.unexplained, missing)):
+                break
             assert time.monotonic() < ends, missing
             await asyncio.sleep(1)
         begun = {home: (await asyncio.to_thread(self.cluster.ticks, home))[0] for home in self.ticking}
@@ -103,9 +107,23 @@ class Load:
         wanted += [f"hook{number:04d}" for number in range(HOOKS)]
         return [mark for mark in wanted if mark not in answered]
 
+    def unexplained(self, marks: list[str]) -> list[str]:
+        """Return those that are not in a transcript whose home moved twice since: a turn that is cut off twice is not begun again."""
+        return [
+            mark
+            for mark in marks
+            if not self.cluster.database.rows(
+                """select 1 from line join lease using (home) where path like '%/sessions/%.jsonl'
+                and position($1::bytea in bytes) > 0 and lease.epoch >= line.epoch + 2""",
+                mark.encode(),
+            )
+        ]
+
     def check(self) -> dict[str, int]:
         """Return what went wrong; everything must be 0."""
-        disordered = 0
+        disordered, missing = 0, self.missing()
+        if missing:
+            print(f"\ncut off twice, and not answered: {missing}")  # noqa: T201
         said: Counter[str] = Counter()
         for home in self.homes:
             for path, messages in self.cluster.transcripts(home).items():
@@ -124,7 +142,7 @@ class Load:
             ticks += sum(count > 1 for count in begun.values()) + sum(count > 1 for count in ended.values())
             idle += len(ended) < 3
         return {
-            "lost": len(self.missing()), "doubled": doubled, "out of order": disordered,
+            "lost": len(self.unexplained(missing)), "doubled": doubled, "out of order": disordered,
             "zombies": self.cluster.zombies(), "ticks twice": ticks, "jobs that stopped": idle,
         }  # fmt: skip
 
@@ -252,6 +270,13 @@ class Chaos:
 async def test_all_that_can_fail_fails_while_people_talk(tmp_path, cable):
     tell_on_signal(sys.__stderr__)
     model = ModelServer(host="127.0.0.1" if cable.why_not else "0.0.0.0")
+    with contextlib.closing(model):
+        await _through_all(cable, model, tmp_path)
+    if cable.why_not:
+        pytest.skip(f"everything else held, but no worker was cut off: {cable.why_not}")
+
+
+async def _through_all(cable: Cable, model: ModelServer, tmp_path: Path) -> None:
     async with serving("127.0.0.1" if cable.why_not else "0.0.0.0") as api:
         api.base = f"http://{cable.host}:{api.base.rpartition(':')[2]}"
         with two_servers(cable.listens) as (primary, standby):
@@ -272,9 +297,6 @@ async def test_all_that_can_fail_fails_while_people_talk(tmp_path, cable):
                 assert result == NOTHING
                 assert refused["w2"] > 0, "the worker that slept found its homes with others"
                 assert cable.why_not or refused["far"] > 0, "what it did while it was alone was not taken"
-    model.close()
-    if cable.why_not:
-        pytest.skip(f"everything else held, but no worker was cut off: {cable.why_not}")
 
 
 def alive(cluster: Cluster) -> list:
