@@ -21,7 +21,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 
-WAITING = 1000  # messages that wait to be kept
+WAITING = 5000  # messages that wait to be kept: one who floods crowds nobody else out
 REMEMBERED = 500
 REJOIN_SECONDS, REJOIN_MOST, SPLIT_SECONDS = 60.0, 3600.0, 600.0
 GHOST_SECONDS = 2.0  # until the services have put out whoever has our nick

@@ -30,7 +30,7 @@ from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 from homarus.net.egress import Egress, Limits
 
-REMEMBERED, WAITING, ARCHIVE = 1000, 1000, 1000
+REMEMBERED, WAITING, ARCHIVE = 1000, 5000, 1000
 MARGIN = timedelta(minutes=10)
 
 
