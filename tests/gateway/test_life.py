@@ -56,6 +56,22 @@ async def test_what_each_turn_reads_is_taken_over(home: Served) -> None:
     assert not home.gateway.life.restarts
 
 
+async def test_a_skill_that_is_switched_off_is_gone_with_the_next_turn(home: Served) -> None:
+    skill = home.house.workspace / "skills" / "tea" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: tea\ndescription: Brew tea.\n---\nBoil water.\n")
+
+    async with home.client() as client:
+        seen = []
+        for number, off in enumerate((False, True, False)):
+            change(home.house, {"skills": {"entries": {"tea": {"enabled": not off}}}})
+            assert home.gateway.life.changed() in {"hot", "none"}
+            await client.call("agent", {"message": f"say {number}", "idempotencyKey": f"r{number}"})
+            await until(lambda: len(home.house.model.requests) == len(seen) + 1)
+            seen.append("Brew tea." in str(home.house.model.requests[-1].system))
+    assert seen == [True, False, True]
+
+
 async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
     home: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -78,7 +94,7 @@ async def test_any_other_change_takes_a_fresh_start_and_waits_for_what_runs(home
         ident = await client.send("agent", {"message": "begin", "idempotencyKey": "r1"})
         await client.response(ident)
         await home.house.model.entered.wait()
-        change(home.house, {"models": {"providers": {}}, "skills": {"entries": {"x": {"enabled": False}}}})
+        change(home.house, {"models": {"providers": {}}, "logging": {"level": "debug"}})
         assert home.gateway.life.changed() == "restart"
         ended = asyncio.ensure_future(home.gateway.life.ended())
         await until(lambda: bool(home.gateway.stopping))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import own_port
 
 from bench import mock_model
 from homarus.gateway.methods import table
@@ -71,7 +72,8 @@ class Home:
     @contextmanager
     def serving(self) -> Iterator[None]:
         env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+        # Changed settings may start it anew, and its clients look for it where it was.
+        line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", str(own_port())]
         process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout
         try:

@@ -159,7 +159,7 @@ class Composer:
         self._prefixes = PrefixCache()
         self._machine = machine(env)
         self._docs = docs_path()
-        self._agents: dict[str, AgentFacts] = {}
+        self._agents: dict[str, tuple[object, AgentFacts]] = {}  # with the document that they were read from
         # What the last report of each session was made from.
         self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
@@ -168,10 +168,11 @@ class Composer:
         self._snapshots = Snapshots(self.skill_library, str(config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
-        known = self._agents.get(agent_id)
-        if known is None:
-            known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env, self._offers)
-        return known
+        document, facts = self._agents.get(agent_id, (None, None))
+        if facts is None or document is not self._config.document:
+            facts = agent_facts(self._config, agent_id, self._env, self._offers)
+            self._agents[agent_id] = (self._config.document, facts)
+        return facts
 
     def prompt_for(self, request: PromptRequest) -> ComposedPrompt:
         """Return the prompt of a run. It reads files of the workspace and changes nothing."""

@@ -34,6 +34,7 @@ commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.def
 agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
 hooks.enabled hooks.token hooks.mappings hooks.presets hooks.maxBodyBytes hooks.defaultSessionKey
 hooks.allowRequestSessionKey hooks.allowedSessionKeyPrefixes hooks.allowedAgentIds
+skills.entries skills.allowBundled skills.install
 """
 
 
