@@ -341,7 +341,7 @@ def preload() -> None:
 def _leave_no_holes() -> None:
     """Let glibc give large pieces back as soon as they are free, and keep one heap for all threads.
 
-    By itself it learns to keep them, and a gateway grows by half a kilobyte with each turn, for weeks. Elsewhere this does nothing.
+    By itself it learns to keep them, and a gateway grows by half a kilobyte with each turn. Elsewhere this does nothing.
     """
     import ctypes
 
