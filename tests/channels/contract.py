@@ -247,6 +247,26 @@ async def at_work(rig: Rig, folder: Path, **settings: Any) -> AsyncIterator[Stag
         await stage.stop()
 
 
+# What a platform has that has everything.
+EVERYTHING = frozenset(
+    [
+        "login",
+        "group",
+        "mention",
+        "thread",
+        "edit",
+        "react",
+        "media",
+        "busy",
+        "fail",
+        "drop",
+        "repeat",
+        "forward",
+        "bots",
+    ]
+)
+
+
 # Scenarios. Each opens its own stage; `needs` names the features without which it is skipped.
 
 Scenario = Callable[[Rig, Path], Awaitable[None]]

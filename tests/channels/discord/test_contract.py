@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("hikari", reason="needs hikari: pip install 'homarus[discord]'")
 
-from tests.channels.contract import play
+from tests.channels.contract import EVERYTHING, play
 from tests.channels.discord.fake_discord import ALICE, BOT, GENERAL, THREAD, TOKEN, FakeDiscord, Refuse, serving
 from tests.channels.foes import SCENARIOS
 
@@ -20,23 +20,7 @@ from homarus.channels.support import Pauses
 
 class DiscordRig:
     manifest = manifests()["discord"]
-    features = frozenset(
-        {
-            "login",
-            "group",
-            "mention",
-            "thread",
-            "edit",
-            "react",
-            "media",
-            "busy",
-            "fail",
-            "drop",
-            "repeat",
-            "forward",
-            "bots",
-        }
-    )
+    features = EVERYTHING
     wrong = {"token": "MTAw.wr0ng.word"}
     without: dict[str, str] = {}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
-from tests.channels.contract import To
+from tests.channels.contract import EVERYTHING, To
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discovery import read_manifests
@@ -159,23 +159,7 @@ class FakeRig:
     """The fake platform as the contract's scenarios use it."""
 
     manifest = MANIFEST
-    features = frozenset(
-        {
-            "login",
-            "group",
-            "mention",
-            "thread",
-            "edit",
-            "react",
-            "media",
-            "busy",
-            "fail",
-            "drop",
-            "repeat",
-            "forward",
-            "bots",
-        }
-    )
+    features = EVERYTHING
     wrong: dict[str, object] = {"token": "wr0ng-word"}
     without: dict[str, str] = {}
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("slack_sdk", reason="needs slack_sdk: pip install 'homarus[slack]'")
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'homarus[slack]'")
 
-from tests.channels.contract import play
+from tests.channels.contract import EVERYTHING, play
 from tests.channels.foes import SCENARIOS
 from tests.channels.slack.fake_slack import APP_TOKEN, BOT_TOKEN, GENERAL, ME, FakeSlack, Refuse, serving
 
@@ -24,23 +24,7 @@ THREAD = "1700000000.000001"
 
 class SlackRig:
     manifest = manifests()["slack"]
-    features = frozenset(
-        {
-            "login",
-            "group",
-            "mention",
-            "thread",
-            "edit",
-            "react",
-            "media",
-            "busy",
-            "fail",
-            "drop",
-            "repeat",
-            "forward",
-            "bots",
-        }
-    )
+    features = EVERYTHING
     wrong = {"botToken": "xoxb-wr0ng-word"}
     without: dict[str, str] = {}
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
 
-from tests.channels.contract import play
+from tests.channels.contract import EVERYTHING, play
 from tests.channels.foes import SCENARIOS
 from tests.channels.telegram.bot_api import FORUM, GROUP, TOKEN, BotApi, Refuse, serving
 
@@ -22,23 +22,7 @@ TOPIC = 5
 
 class TelegramRig:
     manifest = manifests()["telegram"]
-    features = frozenset(
-        {
-            "login",
-            "group",
-            "mention",
-            "thread",
-            "edit",
-            "react",
-            "media",
-            "busy",
-            "fail",
-            "drop",
-            "repeat",
-            "forward",
-            "bots",
-        }
-    )
+    features = EVERYTHING
     wrong = {"botToken": "4242:wr0ng-word-wr0ng-word-wr0ng-word-wr0ng"}
     without: dict[str, str] = {}
     opener = staticmethod(load_entry)
