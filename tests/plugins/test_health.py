@@ -169,3 +169,18 @@ async def test_one_that_kept_every_thread_until_the_program_was_killed_runs_apar
     assert found.blocked
     assert "has blocked the whole program" in found.last
     assert not list(own.glob("held-*"))
+
+
+def test_a_damaged_book_lets_nobody_back_inside_and_is_not_overwritten(tmp_path: Path):
+    book = HealthBook(tmp_path)
+    book.note("p", "it blocks", blocked=True)
+    path = tmp_path / "plugins" / "health.json"
+    for damaged in (path.read_bytes()[:-4], b"\xff\xfe", b"[]"):
+        path.write_bytes(damaged)
+        assert book.of("p").blocked
+        assert str(path) in book.of("q").last
+        book.note("q", "it throws")
+        book.note("p", None)
+        assert path.read_bytes() == damaged
+    path.unlink()
+    assert not book.of("p").blocked

@@ -49,7 +49,10 @@ class Health(Struct, frozen=True, omit_defaults=True):
 
 
 class HealthBook:
-    """What went wrong with plugins, by id; `homarus plugins doctor` reads it."""
+    """What went wrong with plugins, by id; `homarus plugins doctor` reads it.
+
+    While its file cannot be read, every plugin counts as one that blocked the program: nobody knows which of them did.
+    """
 
     def __init__(self, own_dir: Path) -> None:
         self._path = own_dir / "plugins" / "health.json"
@@ -58,17 +61,30 @@ class HealthBook:
 
     def read(self) -> dict[str, Health]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Health])
+            return self._rows()
         except (OSError, ValueError):
             return {}
 
     def of(self, plugin: str) -> Health:
-        return self.read().get(plugin, Health())
+        try:
+            return self._rows().get(plugin, Health())
+        except (OSError, ValueError):
+            return Health(1, f"{self._path} cannot be read; look at it and remove it", blocked=True)
+
+    def _rows(self) -> dict[str, Health]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Health])
+        except FileNotFoundError:
+            return {}
 
     def note(self, plugin: str, problem: str | None, *, blocked: bool = False) -> None:
         """Add one failure; None forgets what was noted."""
         with self._alone:
-            rows = self.read()
+            try:
+                rows = self._rows()
+            except (OSError, ValueError) as damaged:
+                _log.warning("plugins: %s stays as it is, and cannot be read: %s", self._path, damaged)
+                return
             before = rows.pop(plugin, Health())
             if problem is not None:
                 told = single_line(problem, 500)
