@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -394,8 +394,13 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
         )
 
     name_there = f"homarus {called}"
-    with door, _opened(app), Database(fleet.database, name=name_there) as database, _store(app, fleet) as store:
-        asyncio.run(work(database, store))
+    with (
+        door,
+        _opened(app),
+        Database(fleet.database, name=name_there, busy=True) as database,
+        _store(app, fleet) as store,
+    ):
+        _run(work(database, store))
 
 
 @command.command("edge")
@@ -425,8 +430,15 @@ def edge(app: App, listen: str) -> None:
         finally:
             await http.aclose()
 
-    with door, _opened(app), Database(fleet.database, name="homarus edge") as database:
-        asyncio.run(work(database))
+    with door, _opened(app), Database(fleet.database, name="homarus edge", busy=True) as database:
+        _run(work(database))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    from homarus.fleet.database import quick_loop
+
+    with asyncio.Runner(loop_factory=quick_loop) as runner:
+        runner.run(work)
 
 
 def _listening(text: str) -> socket.socket:
