@@ -6,6 +6,7 @@ the lane and is durable when `handle` returns.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -13,11 +14,8 @@ from msgspec.structs import replace
 
 from homarus.commands.command import Command, CommandContext, CommandReply, Need, SessionClient, split_command
 from homarus.commands.directives import CLEAR, NAMES, SHORTCUTS, Parsed, Reader, Wishes, parse
-from homarus.commands.groups.levels import persist, persist_model, refused
-from homarus.commands.groups.model import named_model
 from homarus.commands.settings import Caller, CommandSettings, caller_of
 from homarus.commands.skills import mentioned_skills, skill_commands, use_skill
-from homarus.commands.table import active, reserved, switched_off
 from homarus.commands.words import ATTACHED, is_stop
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.messages import Inbound
@@ -55,7 +53,12 @@ class CommandRouter:
         self._client = client
         self._home = client.home
         self.settings = client.home.config.block("commands", CommandSettings)
-        self.commands = active(self.settings)
+
+    @cached_property
+    def commands(self) -> dict[str, Command]:
+        from homarus.commands.table import active
+
+        return active(self.settings)
 
     async def handle(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in. A failure of a command is its reply; only a session that cannot be opened raises."""
@@ -92,6 +95,8 @@ class CommandRouter:
             return None
         name, args = split
         if command is None:
+            from homarus.commands.table import switched_off
+
             switch = switched_off(name, self.settings) if caller.owner and body.lstrip().startswith("/") else ""
             return (
                 IntakeResult((f"/{name} is switched off. 'commands.{switch}: true' switches it on.",))
@@ -159,11 +164,14 @@ class CommandRouter:
         self, key: SessionKey, inbound: Inbound, caller: Caller, overrides: Overrides | None
     ) -> IntakeResult:
         """Apply the directives of a message, and put what is left into the lane."""
-        parsed = parse(inbound.text, self._reader(key)) if caller.authorised else Parsed(inbound.text)
+        plain = "/" not in inbound.text or not caller.authorised
+        parsed = Parsed(inbound.text) if plain else parse(inbound.text, self._reader(key))
         wishes = parsed.wishes
         attached = str((inbound.facts or {}).get(ATTACHED, ""))
         replies: list[str] = []
         if not wishes.empty:
+            from homarus.commands.groups.levels import persist, persist_model, refused
+
             context = self._context(key, caller, "", "")
             if problem := refused(context, wishes):
                 return IntakeResult((problem,))
@@ -204,6 +212,9 @@ class CommandRouter:
         )
 
     def _reader(self, key: SessionKey) -> Reader:
+        from homarus.commands.groups.model import named_model
+        from homarus.commands.table import reserved
+
         models, agent = self._home.models, self._home.config.agent(key.agent_id)
         taken = reserved()
         aliases = {short: target for short, target in models.names(agent).aliases.items() if short not in taken}
