@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.channels.telegram.bot_api import ALICE, DM
+from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
@@ -143,6 +144,7 @@ class Cluster:
         volume = HomeVolume(self.database, lease, Path(os.path.realpath(folder)))
         config = settings(self.model.port, TOKEN, self.model_host, hooks={"enabled": True, "token": HOOK}, **more)
         (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        pair(folder)
         await asyncio.to_thread(volume.settle)
         await operator.release([lease])
 
@@ -152,7 +154,8 @@ class Cluster:
             raw = await connect(f"ws://127.0.0.1:{self.port}/h/{home}/", proxy=None, compression=None, max_size=None)
         async with raw:
             client = Wire(raw)
-            answer = await client.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write"))
+            scopes = ("operator.admin", "operator.read", "operator.write")
+            answer = await client.connect(TOKEN, scopes=scopes, device=DEVICE)
             if not answer["ok"]:
                 raise OSError(str(answer))
             yield client

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
@@ -48,6 +49,7 @@ async def made(database, home: str, model: ModelServer, tmp_path: Path, **more) 
     (folder / ".openclaw").mkdir(parents=True)
     volume = HomeVolume(database, lease, Path(os.path.realpath(folder)))
     (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(settings(model.port, TOKEN, **more)))
+    pair(folder)
     await asyncio.to_thread(volume.settle)
     await operator.release([lease])
     await operator.leave()
@@ -58,14 +60,14 @@ class Served:
         self.worker, self.port = worker, port
 
     def headers(self, home: str) -> dict[str, str]:
-        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "127.0.0.1"}
+        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "192.0.2.1"}
 
     @asynccontextmanager
     async def client(self, home: str):
         url = f"ws://127.0.0.1:{self.port}/"
         async with connect(url, additional_headers=self.headers(home), proxy=None, compression=None) as raw:
             client = Wire(raw)
-            assert (await client.connect(TOKEN))["ok"]
+            assert (await client.connect(TOKEN, device=DEVICE))["ok"]
             yield client
 
     async def ask(self, home: str, text: str, session: str = "main", **more) -> dict:
@@ -243,7 +245,8 @@ async def test_a_sleeping_home_is_woken_by_its_own_clock(database, model, tmp_pa
         await until(lambda: "ada" in one.worker.held)
         async with connect(f"ws://127.0.0.1:{one.port}/", additional_headers=one.headers("ada"), proxy=None) as raw:
             admin = Wire(raw)
-            assert (await admin.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write")))["ok"]
+            scopes = ("operator.admin", "operator.read", "operator.write")
+            assert (await admin.connect(TOKEN, scopes=scopes, device=DEVICE))["ok"]
             job = {
                 "name": "tick", "schedule": {"kind": "every", "everyMs": 3000}, "sessionTarget": "isolated",
                 "wakeMode": "now", "payload": {"kind": "agentTurn", "message": "tick1"}, "delivery": {"mode": "none"},

@@ -243,7 +243,7 @@ class Mail:
 
     async def of(self, home: str, most: int = 100) -> list[Letter]:
         rows = await self._database.ask(
-            "select home, key, body from mail where home = $1 order by at, key limit $2", home, most
+            "select home, key, body from mail where home = $1 order by key like 'hook:%', at, key limit $2", home, most
         )
         return [Letter(row["home"], row["key"], bytes(row["body"])) for row in rows]
 

@@ -25,12 +25,15 @@ from homarus.core.behind import settled
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.commits import Commits
-from homarus.fleet.homes import merge, seal
+from homarus.fleet.homes import INVITE, Invited, merge, seal
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
 from homarus.fleet.settings import Quota, quota_of
 from homarus.fleet.tenancy import confine
+from homarus.gateway.devices import Invitation
+from homarus.gateway.peer import literal
+from homarus.gateway.scopes import ALL
 from homarus.storage.volume import mount, unmount
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ Result = TypeVar("Result")
 STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
 # What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+# What the edge says of a request beside the request itself; NAME is the home's own name in the fleet's domain, if it came by that.
+CLIENT, HOST, IDENT, NAME = b"x-homarus-client", b"x-homarus-host", b"x-homarus-ident", b"x-homarus-name"
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -56,6 +63,25 @@ class Call(msgspec.Struct, frozen=True):
 
 def packed(call: Call) -> bytes:
     return msgspec.msgpack.encode(call)
+
+
+def as_told(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as its home is to see it: who asked the edge, and under which name. Nothing of the fleet's own is in it."""
+    told = dict(scope["headers"])
+    kept = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
+    if HOST in told:  # a socket's own names this worker
+        kept = [(b"host", told[HOST]), *(pair for pair in kept if pair[0] != b"host")]
+    client, name = (told.get(each, b"").decode("latin-1") for each in (CLIENT, NAME))
+    inner = {**scope, "headers": kept, "client": (client, 0), "server": (name, None)}
+    if IDENT in told:
+        inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
+    return inner
+
+
+def _from_outside(client: str) -> str:
+    """Return an address that is another machine's: nobody who comes through the fleet's door is a program beside the worker."""
+    address = literal(client)
+    return "" if address is None or address.is_loopback else str(address)
 
 
 class Served:
@@ -165,6 +191,7 @@ class Served:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Let the home answer: its gateway, or the account whose platform calls here. No account has a port of its own on a shared machine."""
+        scope = {**scope, "client": (_from_outside(scope["client"][0]), 0)}
         gateway, path = self.gateway, scope["path"]
         if scope["type"] != "http" and gateway is not None:
             await gateway(scope, receive, send)
@@ -181,9 +208,19 @@ class Served:
             await send({"type": f"{kind}.body", "body": b"not now"})
 
     async def deliver(self, letter: Letter) -> bool:
-        """Hand a kept web hook in; False when it must be tried again later."""
+        """Hand a kept web hook or an invitation in; False when it must be tried again later."""
+        if self.gateway is None or self.gateway.stopping:
+            return False
         try:
+            if letter.key.startswith(INVITE):
+                invited = msgspec.msgpack.decode(letter.body, type=Invited)
+                self.gateway.devices.expect(invited.digest, Invitation(tuple(sorted(ALL)), invited.until_ms))
+                await self.volume.durable()
+                return True
             call = msgspec.msgpack.decode(letter.body, type=Call)
+        except StorageError as problem:
+            _log.warning("%s does not take %s yet: %s", letter.home, letter.key, problem)
+            return False
         except ValueError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
