@@ -148,6 +148,40 @@ async def test_the_next_owner_goes_on_where_the_last_one_was(database, model, tm
     assert texts.index("word1") < texts.index("word2")
 
 
+def logged(database) -> bytes:
+    return b"".join(row["bytes"] for row in database.rows("select bytes from line"))
+
+
+async def test_a_turn_that_an_upgrade_cuts_off_goes_on_with_the_next_owner(database, model, tmp_path):
+    await made(database, "ada", model, tmp_path)
+    model.seconds = 600.0
+    async with working(database, "one", tmp_path / "one") as one:
+        await until(lambda: "ada" in one.worker.held)
+        async with one.client("ada") as client:
+            await client.call("agent", {"message": "word1", "sessionKey": "main", "idempotencyKey": "1"})
+            await until(lambda: model.asked["word1"])
+    assert b"settled" not in logged(database)
+    model.seconds = 0.02
+    async with working(database, "two", tmp_path / "two"):  # nobody says anything to it
+        await until(lambda: b"re: word1" in logged(database))
+    assert model.asked["word1"] == 2
+
+
+async def test_a_home_on_its_way_out_takes_no_letter_and_loses_none(database, model, tmp_path):
+    await made(database, "ada", model, tmp_path)
+    async with working(database, "one", tmp_path / "one") as one:
+        await until(lambda: "ada" in one.worker.held)
+        await one.ask("ada", "word1")
+        served = one.worker.open["ada"]
+        call = Letter("ada", "hook:telegram-webhook:1", letter("/telegram-webhook", {}, b"{}"))
+        assert await served.deliver(call), "no account is called here, so nobody will ever take it"
+        served.gateway.stopping = "the home moves"
+        assert not await served.deliver(call), "whether one is called here the next owner knows"
+        gateway, served.gateway = served.gateway, None
+        assert not await served.deliver(call)
+        served.gateway = gateway
+
+
 async def test_nothing_is_answered_without_the_secret_or_for_a_home_of_somebody_else(database, model, tmp_path):
     await made(database, "ada", model, tmp_path)
     async with working(database, "one", tmp_path / "one") as one:

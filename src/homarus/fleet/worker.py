@@ -90,7 +90,8 @@ class Worker:
         self._draining = True
         ends = time.monotonic() + seconds
         while self.held and time.monotonic() < ends:
-            await self._give_away(list(self.held))
+            with contextlib.suppress(StorageError):
+                await self._give_away(list(self.held))
             await asyncio.sleep(0.05)
         for task in list(self._tasks):
             task.cancel()
@@ -274,7 +275,7 @@ class Worker:
             finally:
                 self.open.pop(home, None)
             if home in self.held:
-                await self.timers.want(served.lease, wakes)
+                await self.timers.want(served.lease, 0.0 if served.unfinished else wakes)
 
     async def _give_away(self, homes: list[str]) -> None:
         """Release homes in which no turn runs; the others are asked again."""
