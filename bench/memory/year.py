@@ -2,8 +2,9 @@
 
 Every preference is told several times, each time in other words: an opening, one of sixteen ways to say it and an ending are put together, so
 that one statement has hundreds of wordings. Rules were made with the first eight ways to say a thing; the second eight were kept from
-whoever wrote them until the last of these were mended; the third (`UNSEEN`) were written after the rules, and no rule was changed for them. Among them stand facts that name the same people and things and say nothing about
-liking. `year(seed)` is the same on every machine.
+whoever wrote them until the last of these were mended; the third (`UNSEEN`) were written after the rules and later used to make them better; the fourth
+(`LAST`, with incidents of its own) were written before that and read once, when it was done. Among them stand facts that name the same people and
+things and say nothing about liking. `year(seed)` is the same on every machine.
 """
 
 from __future__ import annotations
@@ -91,6 +92,34 @@ CHANGED_UNSEEN = {
     "es": ["{n} se ha pasado de {o} a {v}", "{n} ha dejado {o} y ahora disfruta con {v}", "ahora a {n} le va más {v} que {o}", "{n} ya se cansó de {o}, lo suyo ahora es {v}",
            "{n} ha descubierto {v} y lo prefiere a {o}", "{o} ya no le dice nada a {n}, ahora quiere {v}", "{n} cambia {o} por {v}", "desde hace poco {n} solo pide {v}"],
 }  # fmt: skip
+STATED_LAST = {
+    "en": ["{v}, and nothing but {v}, for {n}", "{n} told me that life without {v} would be dull", "put {v} in front of {n} and watch the smile",
+           "{n} ordered {v} again, as ever", "the heart of {n} belongs to {v}", "{n} won't hear of any other {d} than {v}",
+           "anybody who knows {n} knows about {v}", "{n} would pay double for {v}", "{v} makes the day of {n}", "{n} says yes to {v} before you have finished asking"],
+    "de": ["{v} und sonst nichts, so ist {n}", "{n} lässt für {v} alles stehen", "ein Tag ohne {v} ist für {n} kein guter Tag", "bei {v} sagt {n} niemals nein",
+           "{n}s Herz gehört {v}", "wer {n} kennt, kennt auch die Sache mit {v}", "{n} hat wieder {v} bestellt, wie jedes Mal", "an {v} kommt {n} nicht vorbei",
+           "{n} gibt für {v} gern mehr aus", "{n} hält {v} für unschlagbar"],
+    "es": ["{v} y nada más, así es {n}", "{n} lo deja todo por {v}", "un día sin {v} no es un buen día para {n}", "{n} nunca dice que no a {v}",
+           "el corazón de {n} es de {v}", "quien conoce a {n} sabe lo de {v}", "{n} ha vuelto a pedir {v}, como cada vez", "{n} pagaría el doble por {v}",
+           "con {v} {n} es feliz", "{n} no conoce nada mejor que {v}"],
+}  # fmt: skip
+CHANGED_LAST = {
+    "en": ["{v} has pushed {o} off the throne as far as {n} is concerned", "{n} broke up with {o}; {v} has taken its place", "out goes {o}, in comes {v}, so {n} decided",
+           "where {n} once reached for {o}, the hand now goes to {v}", "{n} has lost interest in {o} and found it again in {v}", "{n} is a convert: {v} all the way from here on",
+           "do not offer {n} {o} again, offer {v}", "{n} has rediscovered {v} lately, and {o} gathers dust"],
+    "de": ["{v} hat bei {n} {o} vom Thron gestoßen", "{n} hat mit {o} gebrochen, an seine Stelle trat {v}", "{n} ist zu {v} übergelaufen", "{o} lockt {n} nicht länger, {v} schon",
+           "wo {n} einst zu {o} griff, liegt heute {v}", "{n} lässt {o} links liegen, seit es {v} gibt", "bitte {n} kein {o} anbieten, lieber {v}", "seit Neuestem dreht sich bei {n} alles um {v}"],
+    "es": ["{v} ha destronado a {o} en el corazón de {n}", "{n} ha roto con {o}, en su lugar está {v}", "{n} se ha vuelto de {v}", "{o} ya no tienta a {n}, {v} sí",
+           "donde {n} antes pedía {o}, hoy pide {v}", "{n} deja de lado {o} desde que existe {v}", "no le ofrezcas {o} a {n}, mejor {v}", "últimamente todo gira en torno a {v} para {n}"],
+}  # fmt: skip
+OTHER_LAST = {
+    "en": ["{n} sells {v} at stand {i}.", "{n} is out of {v}, see order {i}.", "{n} wrote chapter {i}, which is about {v}.", "{n} and I waited {i} minutes for the {v}.",
+           "Invoice {i} for {v} went to {n}.", "{n} asks whether {v} belongs on list {i}.", "{n} has an appointment in room {i}.", "{n} knows somebody who collects {v}."],
+    "de": ["{n} verkauft {v} an Stand {i}.", "Bei {n} ist {v} ausgegangen, siehe Bestellung {i}.", "{n} schreibt Kapitel {i}, darin geht es um {v}.", "Rechnung {i} über {v} ging an {n}.",
+           "{n} fragt, ob {v} auf Liste {i} gehört.", "{n} hat einen Termin in Raum {i}.", "{n} kennt jemanden, der {v} sammelt.", "{n} wartete {i} Minuten."],
+    "es": ["{n} vende {v} en el puesto {i}.", "A {n} se le acabó {v}, véase el pedido {i}.", "{n} escribe el capítulo {i}, que trata de {v}.", "La factura {i} por {v} fue para {n}.",
+           "{n} pregunta si {v} va en la lista {i}.", "{n} tiene una cita en la sala {i}.", "{n} conoce a alguien que colecciona {v}.", "{n} esperó {i} minutos."],
+}  # fmt: skip
 OTHER = {
     "en": ["{n} called about item {i} of the list.", "Met {n} at the station, platform {i}.", "{n} sent report number {i}, with {v} on page two.",
            "{n} spilled {v} over folder {i}.", "Lunch with {n} at table {i}, they were out of {v}.", "{n} repaired shelf {i} in the cellar."],
@@ -99,6 +128,16 @@ OTHER = {
     "es": ["Con {n} en la reunión {i}.", "{n} derramó {v} sobre el informe {i}.", "{n} recogió el paquete {i}.",
            "{n} reparó el estante {i} del sótano.", "{n} llamó por la factura {i}.", "En la mesa {i} con {n}, había {v}."],
 }  # fmt: skip
+
+
+LAST = 3
+_STATED = (STATED, STATED_UNSEEN, STATED_LAST)
+_CHANGED = (CHANGED, CHANGED_UNSEEN, CHANGED_LAST)
+
+
+def _part(tables: tuple[dict[str, list[str]], ...], language: str, part: int) -> list[str]:
+    """Return the ways to say a thing of one part: the first table holds two parts."""
+    return tables[0][language][8 * part : 8 * part + 8] if part < 2 else tables[part - 1][language]
 
 
 class Preference(Struct):
@@ -116,18 +155,16 @@ def values(domain: str) -> list[str]:
 
 
 def year(seed: int = 7, facts: int = 3_000, *, part: int = 0) -> tuple[dict[str, list[str]], list[Preference]]:
-    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `part` says which eight ways to say it."""
+    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `part` (0 to 3) says which ways to say it."""
     rnd = random.Random(seed)
     lines: dict[date, list[str]] = {}
     truth: list[Preference] = []
     languages = list(VALUES)
-    stated, changed = (
-        {name: more[name] + new[name] for name in VALUES}
-        for more, new in ((STATED, STATED_UNSEEN), (CHANGED, CHANGED_UNSEEN))
-    )
+    stated, changed = ({name: _part(tables, name, part) for name in VALUES} for tables in (_STATED, _CHANGED))
+    other = OTHER_LAST if part == LAST else OTHER
 
     def tell(day: date, language: str, ways: list[str], **words: str) -> None:
-        core = rnd.choice(ways[8 * part : 8 * part + 8]).format(**words)
+        core = rnd.choice(ways).format(**words)
         text = f"{rnd.choice(OPENINGS[language])}{core}{rnd.choice(ENDINGS[language])}."
         lines.setdefault(day, []).append(text[0].upper() + text[1:])
 
@@ -152,7 +189,7 @@ def year(seed: int = 7, facts: int = 3_000, *, part: int = 0) -> tuple[dict[str,
         who = rnd.randrange(len(PEOPLE))
         language = languages[who % 3]
         thing = rnd.choice(values(rnd.choice(list(VALUES[language]))))
-        text = rnd.choice(OTHER[language]).format(n=PEOPLE[who], i=number, v=thing)
+        text = rnd.choice(other[language]).format(n=PEOPLE[who], i=number, v=thing)
         lines.setdefault(FIRST + timedelta(days=rnd.randrange(360)), []).append(text)
     files = {}
     for day in sorted(lines):

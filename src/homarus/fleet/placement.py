@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from homarus.fleet.database import Database
 from homarus.fleet.rows import Lease
 from homarus.fleet.schema import FORMAT, VERSION
 
+_log = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between two signs of life
 TTL = 2.0  # seconds without one, after which a worker's homes are anybody's
 BATCH = 500  # homes taken in one statement
@@ -115,6 +117,8 @@ class Placement:
             from free where lease.home = free.home returning lease.home, lease.epoch""",  # noqa: S608 - a constant
             self.worker, self.ttl, min(most, BATCH), FORMAT, self._heard,
         )  # fmt: skip
+        if rows:
+            _log.info("%s took %d homes", self.worker, len(rows))
         return [Lease(row["home"], row["epoch"], self.worker) for row in rows]
 
     async def take(self, home: str) -> Lease | None:
@@ -240,7 +244,7 @@ class Mail:
 
     async def of(self, home: str, most: int = 100) -> list[Letter]:
         rows = await self._database.ask(
-            "select home, key, body from mail where home = $1 order by at, key limit $2", home, most
+            "select home, key, body from mail where home = $1 order by key like 'hook:%', at, key limit $2", home, most
         )
         return [Letter(row["home"], row["key"], bytes(row["body"])) for row in rows]
 

@@ -31,6 +31,7 @@ MAX_LOG, KEPT_LOGS = 10 << 20, 3
 MAX_LINE = 4_000
 KEPT_DAYS, MAX_DAY = 30, 20 << 20
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +40,7 @@ class JsonLines(logging.Handler):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._path = path
+        self._path, self._fd = path, -1
         ensure_dir(path.parent)
         self._size = path.stat().st_size if path.exists() else 0
         self._fd = self._open()
@@ -74,6 +75,36 @@ class JsonLines(logging.Handler):
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class LogFile:
+    """What the program logs goes to the gateway's own file while it serves: as the settings are when `follow` was called last."""
+
+    def __init__(self, config: Config) -> None:
+        self._level_before = logging.getLogger().level
+        self._path, self._handler = log_path(config), JsonLines(log_path(config))
+        logging.getLogger().addHandler(self._handler)
+        self.follow(config)
+
+    def follow(self, config: Config) -> None:
+        """Go on in the file and with the level that the settings name now. Raises where that file cannot be had."""
+        root, path = logging.getLogger(), log_path(config)
+        if path != self._path:
+            fresh, before = JsonLines(path), self._handler
+            root.addHandler(fresh)
+            root.removeHandler(before)
+            before.close()
+            self._path, self._handler = path, fresh
+        named = config.block("logging", LogSettings).level
+        level = logging.getLevelNamesMapping()[_LEVELS.get(named, named).upper()]
+        self._handler.setLevel(level)
+        root.setLevel(min(level, self._level_before))
+
+    def close(self) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._level_before)
+        self._handler.close()
 
 
 def log_path(config: Config) -> Path:
