@@ -83,7 +83,8 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
     assert caplog.text.count("the last good content stands in for it") <= 1
     assert f"{path}:1" in caplog.text
     path.write_text(json.dumps({"tools": {"deny": 7}}))
-    home.gateway.life.changed()
+    assert home.gateway.life.changed() == "none"
+    assert "is not used" in caplog.text and "tools.deny" in caplog.text
     now = home.gateway.client.home.config.document
     assert now is before
 
@@ -94,7 +95,7 @@ async def test_any_other_change_takes_a_fresh_start_and_waits_for_what_runs(home
         ident = await client.send("agent", {"message": "begin", "idempotencyKey": "r1"})
         await client.response(ident)
         await home.house.model.entered.wait()
-        change(home.house, {"models": {"providers": {}}, "logging": {"level": "debug"}})
+        change(home.house, {"env": {"vars": {"TEA": "green"}}})
         assert home.gateway.life.changed() == "restart"
         ended = asyncio.ensure_future(home.gateway.life.ended())
         await until(lambda: bool(home.gateway.stopping))

@@ -323,7 +323,7 @@ async def test_the_same_message_twice_is_answered_once(lane: SessionLane, turns:
 
 async def test_a_fifth_session_waits_for_a_place(tmp_path: Path, turns: Turns) -> None:
     turns.gate = asyncio.Event()
-    places = Places({"main": 4})
+    places = Places(lambda: {"main": 4})
     lanes = [make_lane(tmp_path / f"{number}.jsonl", turns, places) for number in range(5)]
     for number, lane in enumerate(lanes):
         lane.submit(queued(f"m{number}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,8 +251,13 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
         )
 
     name_there = f"homarus {called}"
-    with door, opened(app), Database(fleet.database, name=name_there) as database, store_of(app, fleet) as store:
-        asyncio.run(work(database, store))
+    with (
+        door,
+        opened(app),
+        Database(fleet.database, name=name_there, busy=True) as database,
+        store_of(app, fleet) as store,
+    ):
+        _run(work(database, store))
 
 
 @command.command("edge")
@@ -281,8 +287,15 @@ def edge(app: App, listen: str) -> None:
         finally:
             await http.aclose()
 
-    with door, opened(app), Database(fleet.database, name="homarus edge") as database:
-        asyncio.run(work(database))
+    with door, opened(app), Database(fleet.database, name="homarus edge", busy=True) as database:
+        _run(work(database))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    from homarus.fleet.database import quick_loop
+
+    with asyncio.Runner(loop_factory=quick_loop) as runner:
+        runner.run(work)
 
 
 def _listening(text: str) -> socket.socket:

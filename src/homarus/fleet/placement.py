@@ -208,8 +208,9 @@ class Timers:
 
     async def due(self, worker: str, awake: Sequence[str] = (), most: int = BATCH) -> list[str]:
         """Return homes of a worker that are to be woken now and are not awake, the longest due first."""
+        # An index is searched only for a moment that stays the same while it is: not for `clock_timestamp`.
         rows = await self._database.ask(
-            """select t.home from timer t join lease l using (home) where l.worker = $1 and t.due <= clock_timestamp()
+            """select t.home from timer t join lease l using (home) where l.worker = $1 and t.due <= statement_timestamp()
             and t.home <> all($2) order by t.due limit $3""",
             worker, list(awake), most,
         )  # fmt: skip

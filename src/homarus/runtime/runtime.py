@@ -41,7 +41,7 @@ from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
 from homarus.runtime.events import Listener, Listeners
 from homarus.runtime.lanes import Lanes, lane_of, route_of, speaker
-from homarus.runtime.tool_backends.build import ToolBackends
+from homarus.runtime.tool_backends.build import Servers, ToolBackends
 from homarus.sessions.row import SessionEntry
 from homarus.storage.atomic import remove
 from homarus.subagents.child import CHANNEL, SubagentSettings
@@ -83,11 +83,7 @@ class Runtime:
         self._alone: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._operations: dict[SessionKey, Cancel] = {}
         self._answered = False
-        most = home.config.block("agents.defaults", TurnSettings).max_concurrent
-        jobs = home.config.get("cron.maxConcurrentRuns")
-        jobs = jobs if isinstance(jobs, int) else None
-        places = {"main": most, "subagent": self.children.places, "cron": jobs, "cron-nested": jobs}
-        self._places = Places({name: count for name, count in places.items() if count})
+        self._places = Places(self._limits)
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
         home.toolkit.before_call(Quarantine(home.quarantined.now))
@@ -108,11 +104,7 @@ class Runtime:
                 home.toolkit.before_call(guard)
         if any(map(home.tell.anybody, IN_TURNS)):
             self.listeners.watch(home.tell.happened)
-        if home.config.get("mcp.servers"):
-            from homarus.plugins.mcp.servers import McpServers
-
-            workspace, before = home.workspace(home.config.default_agent.id), home.toolkit.orphans.mark
-            home.toolkit.join(McpServers(home.config, home.env, clock=home.clock, workspace=workspace, before=before))
+        home.toolkit.join(Servers(home))
 
     @classmethod
     def open(
@@ -120,6 +112,14 @@ class Runtime:
     ) -> Runtime:
         """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
         return cls(Home(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds()))
+
+    def _limits(self) -> dict[str, int | None]:
+        """Return how many turns of each lane may run at once."""
+        config = self.home.config
+        jobs = config.get("cron.maxConcurrentRuns")
+        jobs = jobs if isinstance(jobs, int) else None
+        most = config.block("agents.defaults", TurnSettings).max_concurrent
+        return {"main": most, "subagent": self.children.places, "cron": jobs, "cron-nested": jobs}
 
     @cached_property
     def automation(self) -> Automation:
