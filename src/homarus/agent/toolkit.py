@@ -19,7 +19,7 @@ from homarus.agent.vision import Vision
 from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
-from homarus.core.errors import HomarusError
+from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.routes import SessionKey
 from homarus.core.tools import Risk, ToolSpec
@@ -166,7 +166,7 @@ class Toolkit:
         self._clock, self._ids = clock, ids
         self.approvers = Approvers()
         self.orphans = Orphans(config.paths.own_dir / "commands")
-        self._settings = tool_settings(config)
+        self._settings, self._read_from = tool_settings(config), config.document
         self._claims = Claims.of(config.paths.state_dir)
         self._granted = Granted()
         self.processes = ProcessManager(
@@ -176,7 +176,9 @@ class Toolkit:
             before=self.orphans.mark,
             claims=self._claims,
         )
-        self._backends = ToolServices()
+        self._backends: Callable[[], ToolServices] = ToolServices
+        # Our own tools, and what they were made of.
+        self._own: tuple[dict[str, Tool], object] = ({}, None)
         self._added: dict[str, Tool] = {}
         self._sources: dict[ToolSource, Sequence[Tool]] = {}
         self._before: tuple[BeforeCall, ...] = ()
@@ -186,14 +188,24 @@ class Toolkit:
         # What each agent's commands may do, and the document that said so.
         self._commands: dict[tuple[str, type], tuple[object, object]] = {}
 
-    def connect(self, backends: ToolServices) -> None:
-        """Give the tools what the running home offers. Called once, before the first turn."""
+    def connect(self, backends: Callable[[], ToolServices]) -> None:
+        """Give the tools what the running home offers, as its configuration is now. Called once, before the first turn."""
         self._backends = backends
 
-    @cached_property
+    @property
     def _tools(self) -> dict[str, Tool]:
-        services = replace(self._backends, processes=self.processes, grants=self._granted, env=self._env)
-        return {tool.name: tool for tool in build_tools(services, self._settings)}
+        """Return our own tools; they are made anew where the configuration makes others of them."""
+        if self._read_from is not self._config.document:
+            self._read_from = self._config.document
+            try:
+                self._settings = tool_settings(self._config)
+            except ConfigError as problem:
+                _log.warning("tools.web: %s", problem)
+        services = replace(self._backends(), processes=self.processes, grants=self._granted, env=self._env)
+        if self._own[1] != (self._settings, services):
+            tools = {tool.name: tool for tool in build_tools(services, self._settings)}
+            self._own = (tools, (self._settings, services))
+        return self._own[0]
 
     @cached_property
     def approvals(self) -> Approvals:

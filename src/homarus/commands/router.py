@@ -6,7 +6,6 @@ the lane and is durable when `handle` returns.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -52,13 +51,20 @@ class CommandRouter:
     def __init__(self, client: SessionClient) -> None:
         self._client = client
         self._home = client.home
-        self.settings = client.home.config.block("commands", CommandSettings)
+        self._active: tuple[CommandSettings | None, dict[str, Command]] = (None, {})
 
-    @cached_property
+    @property
+    def settings(self) -> CommandSettings:
+        return self._home.config.block("commands", CommandSettings)
+
+    @property
     def commands(self) -> dict[str, Command]:
         from homarus.commands.table import active
 
-        return active(self.settings)
+        settings = self.settings
+        if self._active[0] is not settings:
+            self._active = (settings, active(settings))
+        return self._active[1]
 
     async def handle(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in. A failure of a command is its reply; only a session that cannot be opened raises."""
