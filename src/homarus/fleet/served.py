@@ -233,11 +233,12 @@ class Served:
             _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
         return not later
 
-    def seal(self) -> None:
-        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+    def seal(self) -> bool:
+        """Make long logs one object, and many lines one row; False where something was written meanwhile, and more is left to do."""
+        self.volume.tidy()
         self.sealed, before = time.monotonic(), self.volume.calm
         if before is None:
-            return
+            return False
 
         def calm() -> bool:
             return self.volume.calm == before
@@ -245,6 +246,7 @@ class Served:
         if isinstance(self._objects, HomeObjects):
             seal(self._database, self._objects.store, self.lease, calm=calm)
         merge(self._database, self.lease, calm=calm)
+        return calm()
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""

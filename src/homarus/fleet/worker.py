@@ -89,6 +89,8 @@ class Worker:
         """Give every home away, each when its turn has ended, at most after so long; then leave the fleet."""
         self._draining = True
         ends = time.monotonic() + seconds
+        with contextlib.suppress(StorageError):
+            await self.placement.retire()
         while self.held and time.monotonic() < ends:
             with contextlib.suppress(StorageError):
                 await self._give_away(list(self.held))
@@ -374,8 +376,7 @@ class Worker:
         self._spawn(done())
 
     async def _rest(self, home: str, served: Served) -> None:
-        await asyncio.to_thread(served.seal)
-        if served.resting:
+        if await asyncio.to_thread(served.seal) and served.resting:
             await self._close(home)
 
     # The port.
