@@ -7,7 +7,6 @@ from homarus.core.clock import ManualClock, SystemIds
 from homarus.gateway.devices import CODE_SECONDS, MAX_CODES, Devices
 from homarus.gateway.scopes import READ, WRITE
 
-
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
 
