@@ -21,7 +21,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.gateway.settings import LogSettings
 from homarus.storage.atomic import ensure_dir
-from homarus.storage.volume import kept
+from homarus.storage.volume import NOWHERE, Kept, kept
 
 if TYPE_CHECKING:
     from homarus.gateway.scopes import Principal
@@ -31,6 +31,7 @@ MAX_LOG, KEPT_LOGS = 10 << 20, 3
 MAX_LINE = 4_000
 KEPT_DAYS, MAX_DAY = 30, 20 << 20
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +40,7 @@ class JsonLines(logging.Handler):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._path = path
+        self._path, self._fd = path, -1
         ensure_dir(path.parent)
         self._size = path.stat().st_size if path.exists() else 0
         self._fd = self._open()
@@ -76,6 +77,36 @@ class JsonLines(logging.Handler):
             self._fd = -1
 
 
+class LogFile:
+    """What the program logs goes to the gateway's own file while it serves: as the settings are when `follow` was called last."""
+
+    def __init__(self, config: Config) -> None:
+        self._level_before = logging.getLogger().level
+        self._path, self._handler = log_path(config), JsonLines(log_path(config))
+        logging.getLogger().addHandler(self._handler)
+        self.follow(config)
+
+    def follow(self, config: Config) -> None:
+        """Go on in the file and with the level that the settings name now. Raises where that file cannot be had."""
+        root, path = logging.getLogger(), log_path(config)
+        if path != self._path:
+            fresh, before = JsonLines(path), self._handler
+            root.addHandler(fresh)
+            root.removeHandler(before)
+            before.close()
+            self._path, self._handler = path, fresh
+        named = config.block("logging", LogSettings).level
+        level = logging.getLevelNamesMapping()[_LEVELS.get(named, named).upper()]
+        self._handler.setLevel(level)
+        root.setLevel(min(level, self._level_before))
+
+    def close(self) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._level_before)
+        self._handler.close()
+
+
 def log_path(config: Config) -> Path:
     named = config.block("logging", LogSettings).file
     return expand(named, config.paths.home) if named else config.paths.logs_dir / LOG
@@ -100,6 +131,7 @@ class Ledger:
         self._full = False
         self._fd = -1
         self._path = self._today = folder
+        self._elsewhere: Kept = NOWHERE
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
@@ -116,23 +148,25 @@ class Ledger:
             **{key: value for key, value in clean.items() if value not in ("", None)},
         }
         try:
-            fd, line = self._file(self._today), msgspec.json.encode(row) + b"\n"
-            size = os.fstat(fd).st_size
-            with kept(self._today) as elsewhere:
+            (fd, size), line = self._file(self._today), msgspec.json.encode(row) + b"\n"
+            with self._elsewhere as elsewhere:
                 elsewhere.append(size, line, 0o600, durable=False)
                 os.write(fd, line)
             self._full = size + len(line) > MAX_DAY
         except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
             _log.warning("the ledger could not be written: %s", problem)
 
-    def _file(self, path: Path) -> int:
-        """Return the day's file, open; one that somebody removed is made anew."""
-        if self._fd >= 0 and (path != self._path or not os.fstat(self._fd).st_nlink):
-            self.close()
-        if self._fd < 0:
-            ensure_dir(self._folder)
-            self._fd, self._path = os.open(path, _APPEND, 0o600), path
-        return self._fd
+    def _file(self, path: Path) -> tuple[int, int]:
+        """Return the day's file, open, and its size; one that somebody removed is made anew."""
+        if self._fd >= 0 and path == self._path:
+            found = os.fstat(self._fd)
+            if found.st_nlink:
+                return self._fd, found.st_size
+        self.close()
+        ensure_dir(self._folder)
+        self._fd, self._path = os.open(path, _APPEND, 0o600), path
+        self._elsewhere = kept(path)
+        return self._fd, os.fstat(self._fd).st_size
 
     def close(self) -> None:
         if self._fd >= 0:
