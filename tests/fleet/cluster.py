@@ -228,6 +228,7 @@ class Cluster:
         steps: list[tuple[str, float]] = []
         while (status := await asyncio.to_thread(post)) not in (200, 202):
             steps.append((f"hears {status}", time.monotonic()))
+            self.refusals[f"{path}: {status}"] += 1
             await asyncio.sleep(0.1)
         self.acknowledged(began, f"{home} {path}", steps)
 

@@ -37,8 +37,8 @@ HERE, THERE = (f"10.213.{_NET >> 6}.{(_NET & 63) * 4 + last}" for last in (1, 2)
 class Load:
     """People in many sessions, half of whom do not wait for an answer before they go on; web hooks, a bot that is called, and jobs."""
 
-    def __init__(self, cluster: Cluster, api: BotApi) -> None:
-        self.cluster, self.api = cluster, api
+    def __init__(self, cluster: Cluster, api: BotApi, length: float = LENGTH) -> None:
+        self.cluster, self.api, self.length = cluster, api, length
         self.homes = [f"h{number}" for number in range(HOMES)]
         self.words = {number: [f"s{number:04d}{place:03d}" for place in range(MESSAGES)] for number in range(SESSIONS)}
         self.ticking, self.bots = self.homes[:5], self.homes[-3:]
@@ -57,7 +57,7 @@ class Load:
 
     async def run(self) -> None:
         await asyncio.gather(*(self.cluster.cron(home, "tick1", 2000) for home in self.ticking))
-        pause = LENGTH / MESSAGES
+        pause = self.length / MESSAGES
         talks = [self.talk(number, pause) for number in self.words]
         hooks = [self.hooks(number) for number in range(HOOKS)]
         await asyncio.gather(*talks, *hooks, *(self.called(home, pause) for home in self.bots))
@@ -68,7 +68,7 @@ class Load:
         await self.cluster.talk(home, f"talk{number}", words, steer=number % 2 == 0, pause=pause)
 
     async def hooks(self, number: int) -> None:
-        await asyncio.sleep(number * LENGTH / HOOKS)
+        await asyncio.sleep(number * self.length / HOOKS)
         await self.cluster.hook(self.homes[number % HOMES], f"hook{number:04d}")
 
     async def called(self, home: str, pause: float) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,11 +18,14 @@ from typing import Any
 
 import pytest
 from tests.gateway.served import TOKEN, Served, served
+from tests.ports import own_port
 from tests.scenarios.home import House, merge, until
 
 from homarus.core.clock import SystemClock
+from homarus.gateway.live import Given
 from homarus.gateway.logs import JsonLines, Ledger, read_ledger, read_log
 from homarus.gateway.metrics import MAX_NAMES, Metrics
+from homarus.gateway.server import Gateway, serve
 
 httpx = pytest.importorskip("httpx2")
 
@@ -229,6 +234,10 @@ def test_one_process_serves_a_home_starts_anew_and_stops(tmp_path: Path) -> None
         assert command(env, "gateway", "restart").returncode == 0
         again = json.loads(command(env, "gateway", "status", "--json").stdout)
         assert (again["pid"], again["since"] != facts["since"]) == (server.pid, True)
+        while "serving" not in (line := server.stdout.readline()):
+            assert line, server.stderr and server.stderr.read()
+        assert facts["port"] > 0
+        assert f"port {again['port']} " in line
         audit = command(env, "logs", "--audit", "--json").stdout
         assert '"home.run"' in audit
         assert command(env, "gateway", "stop").returncode == 0
@@ -277,3 +286,21 @@ async def test_what_a_kill_left_unanswered_is_answered_by_the_next_start(tmp_pat
         await until(lambda: not home.gateway.runtime.lanes.busy)
         seen = (await client.call("chat.history", {"sessionKey": "main"}))["messages"]
         assert [message["role"] for message in seen] == ["user", "assistant"], "it is there once, with its answer"
+
+
+@pytest.mark.parametrize("free", [True, False])
+async def test_any_port_is_the_one_from_before_while_that_is_free(tmp_path: Path, free: bool) -> None:
+    before, seen = own_port(), list[int]()
+    house = House(tmp_path, config={"gateway": {"auth": {"token": TOKEN}}})
+
+    def ready(gateway: Gateway) -> None:
+        lock = gateway.client.home.config.paths.own_dir / "gateway.lock"
+        seen.extend((gateway.port, json.loads(lock.read_text())["port"]))
+        gateway.life.stop()
+
+    with contextlib.nullcontext() if free else socket.create_server(("127.0.0.1", before)):
+        async with asyncio.timeout(120):
+            runtime = house.agent(clock=SystemClock()).client.runtime
+            assert not await serve(runtime, Given(port=0, before=before), ready=ready)
+    assert seen[0] == seen[1] > 0, "the lock names the port that it is"
+    assert (seen[0] == before) is free

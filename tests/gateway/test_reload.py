@@ -141,10 +141,16 @@ async def test_skills_of_another_folder_are_listed_with_the_next_turn(home: Serv
     async with home.client() as client:
         seen = []
         for number, dirs in enumerate(([], [str(folder)], [])):
-            change(home, {"skills": {"load": {"extraDirs": dirs}, "limits": {"maxSkillsInPrompt": 50 + number}}})
+            change(
+                home,
+                {"skills": {"load": {"extraDirs": dirs, "watch": True}, "entries": {"x": {"env": {"N": f"{number}"}}}}},
+            )
             await ask(client, f"say {number}")
             seen.append("Brew tea." in str(home.house.model.requests[-1].system))
-    assert seen == [False, True, False]
+        change(home, {"skills": {"load": {"extraDirs": [str(folder)]}, "limits": {"maxSkillsInPrompt": 0}}})
+        await ask(client, "say nothing of them")
+        seen.append("Brew tea." in str(home.house.model.requests[-1].system))
+    assert seen == [False, True, False, False]
 
 
 async def test_memory_is_searched_as_the_settings_say_now(home: Served) -> None:

@@ -141,7 +141,7 @@ async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(
         await until(lambda: files_indexed(house) == before + 1)
         note(house, "new/c.md", "three\n")
         await until(lambda: files_indexed(house) == before + 2)
-        (task,) = agent.client.runtime.memory_watchers._running.values()
+        ((_, task),) = agent.client.runtime.memory_watchers._running.values()
     assert task.done()
 
 
@@ -165,7 +165,7 @@ async def test_the_settings_switch_the_watch_off(tmp_path):
         agent.client.runtime.home.memory("main")
         await agent.ask("one")
         await agent.ask("two")
-        await until(lambda: all(task.done() for task in agent.client.runtime.memory_watchers._running.values()))
+        await until(lambda: not agent.client.runtime.memory_watchers._tasks)
         assert files_indexed(house) == -1
         assert agent.client.runtime.home.memory("main").status().watch == "off"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SHORT = 24
 SERVED_ALREADY = 78  # what tells a supervisor that starting again is of no use
 STOP_SECONDS, POLL_SECONDS = 330.0, 0.2
+_PORT_BEFORE = "HOMARUS_PORT_BEFORE"  # from a gateway to itself when it starts anew
 
 
 @click.group("gateway", cls=Group)
@@ -60,14 +61,11 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     if not token and (made := _make_token(app)):
         app.out.line(made)
     _warn(app, token)
-    if port == 0:
-        import socket
-
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+    before = os.environ.pop(_PORT_BEFORE, "")
 
     def ready(gateway: Gateway) -> None:
-        settings = gateway.live.settings
+        nonlocal before
+        settings, before = gateway.live.settings, str(gateway.port)
         app.out.line(f"serving {app.paths.state_dir} on port {gateway.port} ({settings.bind})")
         if settings.control_ui.enabled and not settings.control_ui.root:
             app.out.line(f"{app.program} dashboard opens it in your browser")
@@ -75,7 +73,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
 
     async def main() -> bool:
         runtime = Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds()))
-        given = Given(port=port, bind=bind, token=token)
+        given = Given(port=port, bind=bind, token=token, before=int(before) if before.isdecimal() else 0)
         return await serve(runtime, given, ready=ready, tell=app.out.warn)
 
     try:
@@ -86,6 +84,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     if again:
         # The same process goes on as a fresh program: a supervisor sees no end, and nothing that was read stays.
         sys.stdout.flush()
+        os.environ[_PORT_BEFORE] = before  # --port 0 is any port, and then the same one
         os.execv(sys.executable, [sys.executable, "-m", "homarus", *sys.argv[1:]])  # noqa: S606 - ourselves
     return 0
 

@@ -72,6 +72,12 @@ class Placement:
         self._heard = rows[0]["beat"] if rows else self._heard
         return Pulse(rows[0]["homes"], rows[0]["draining"]) if rows else None
 
+    async def retire(self) -> None:
+        """Count for nothing in what each worker's share is, so that the others take all that this one gives away."""
+        await self._database.ask(
+            "update worker set draining = true where name = $1 and started = $2", self.worker, self.life, patience=5
+        )
+
     async def leave(self) -> None:
         """End this life: the homes are free at once."""
         await self._database.ask(

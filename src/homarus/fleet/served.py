@@ -233,11 +233,12 @@ class Served:
             _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
         return not later
 
-    def seal(self) -> None:
-        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+    def seal(self) -> bool:
+        """Make long logs one object, and many lines one row; False where something was written meanwhile, and more is left to do."""
+        self.volume.tidy()
         self.sealed, before = time.monotonic(), self.volume.calm
         if before is None:
-            return
+            return False
 
         def calm() -> bool:
             return self.volume.calm == before
@@ -245,6 +246,7 @@ class Served:
         if isinstance(self._objects, HomeObjects):
             seal(self._database, self._objects.store, self.lease, calm=calm)
         merge(self._database, self.lease, calm=calm)
+        return calm()
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
@@ -254,7 +256,7 @@ class Served:
                 async with asyncio.timeout(STOP_SECONDS):
                     await gateway.stop("the home moves to another machine")
                     self.gone.set()  # whoever was just coming in goes, too
-                    self.unfinished = not gateway.runtime.lanes.idle
+                    self.unfinished = not gateway.runtime.lanes.idle or gateway.runtime.automation.at_work
                     if self.unfinished:
                         await self._leave_open()
                     await gateway.runtime.aclose()

@@ -148,8 +148,7 @@ class Ledger:
             **{key: value for key, value in clean.items() if value not in ("", None)},
         }
         try:
-            fd, line = self._file(self._today), msgspec.json.encode(row) + b"\n"
-            size = os.fstat(fd).st_size
+            (fd, size), line = self._file(self._today), msgspec.json.encode(row) + b"\n"
             with self._elsewhere as elsewhere:
                 elsewhere.append(size, line, 0o600, durable=False)
                 os.write(fd, line)
@@ -157,15 +156,17 @@ class Ledger:
         except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
             _log.warning("the ledger could not be written: %s", problem)
 
-    def _file(self, path: Path) -> int:
-        """Return the day's file, open; one that somebody removed is made anew."""
-        if self._fd >= 0 and (path != self._path or not os.fstat(self._fd).st_nlink):
-            self.close()
-        if self._fd < 0:
-            ensure_dir(self._folder)
-            self._fd, self._path = os.open(path, _APPEND, 0o600), path
-            self._elsewhere = kept(path)
-        return self._fd
+    def _file(self, path: Path) -> tuple[int, int]:
+        """Return the day's file, open, and its size; one that somebody removed is made anew."""
+        if self._fd >= 0 and path == self._path:
+            found = os.fstat(self._fd)
+            if found.st_nlink:
+                return self._fd, found.st_size
+        self.close()
+        ensure_dir(self._folder)
+        self._fd, self._path = os.open(path, _APPEND, 0o600), path
+        self._elsewhere = kept(path)
+        return self._fd, os.fstat(self._fd).st_size
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from homarus import __version__
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Locked
@@ -33,6 +35,7 @@ from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import HANDSHAKE_SECONDS, TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
+from homarus.gateway.settings import GatewaySettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.runtime.switchboard import Switchboard
@@ -278,8 +281,13 @@ async def serve(
         )
     ensure_dir(own)
     with contextlib.ExitStack() as held:
-        held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
-        port = wire.open_port(settings)
+        # Any free port is had before the lock, which names it; a certain one only by whoever has the lock.
+        port = [] if settings.port else _any_port(settings, given.before)
+        for each in port:
+            held.callback(each.close)
+        lock = _Held(own / LOCK, runtime, port[0].getsockname()[1] if port else settings.port)
+        held.enter_context(contextlib.closing(lock))
+        port = port or wire.open_port(settings)
         gateway.port = port[0].getsockname()[1]
         unix = wire.open_unix(own / SOCKET)
         server = wire.server(gateway, settings, unix)
@@ -303,6 +311,16 @@ async def serve(
             (own / SOCKET).unlink(missing_ok=True)
             await runtime.aclose()
     return life.restarts
+
+
+def _any_port(settings: GatewaySettings, before: int) -> list[socket.socket]:
+    """Listen on the port that this process had before it started anew; where somebody else has that now, on any."""
+    from homarus.gateway import wire
+
+    if before:
+        with contextlib.suppress(ConfigError):
+            return wire.open_port(replace(settings, port=before))
+    return wire.open_port(settings)
 
 
 def preload() -> None:
