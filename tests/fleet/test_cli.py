@@ -1,6 +1,7 @@
 """`homarus fleet` as a person types it, against a real Postgres, with real processes for worker and edge."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -72,6 +73,17 @@ def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
     assert {"fsync is off: what was acknowledged can be lost in a power cut", "no worker takes homes"} == {
         c["what"] for c in checks if c["state"] == "bad"
     }
+    said = asked(capfd, "invite", "bob", "--minutes", "60")  # no worker is there yet: it waits for one
+    assert (said["taken"], said["gatewayUrl"]) == (False, "wss://bob.agents.example")
+    code = json.loads(base64.urlsafe_b64decode(said["setupCode"] + "=="))
+    assert code["url"] == said["gatewayUrl"]
+    assert said["link"] == f"https://bob.agents.example/#pair={code['bootstrapToken']}"
+    said = asked(capfd, "invite", "bob", "--url", "ws://127.0.0.1:8080/h/bob/")
+    assert (said["gatewayUrl"], said["link"]) == ("ws://127.0.0.1:8080/h/bob", None)
+    capfd.readouterr()
+    assert run(["fleet", "invite", "bob"]) == 0
+    shown = capfd.readouterr()
+    assert "https://bob.agents.example/#pair=" in shown.out and "no worker has taken it in yet" in shown.err
     asked(capfd, "remove", "ada", "--yes")
     assert [each["home"] for each in asked(capfd, "homes")["homes"]] == ["bob"]
     assert list((tmp_path / "objects").rglob("*.zst")) == []
@@ -84,6 +96,9 @@ def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
         (["export", "nobody", "x"], "no home"),
         (["move", "nobody", "w"], "no home"),
         (["drain", "w"], "no worker"),
+        (["invite", "nobody"], "no home"),
+        (["invite", "No Such"], "cannot name"),
+        (["invite", "nobody", "--url", "there"], "no address"),
         (["quota", "nobody"], "no home"),
         (["quota", "nobody", "speed=1"], "no quota"),
         (["remove", "nobody", "--yes"], "no home"),
@@ -124,6 +139,21 @@ def test_without_a_fleet_every_command_says_what_to_do(words, variables, said, t
     assert run(["fleet", *words]) != 0
     shown = "".join(capfd.readouterr())
     assert said in shown and "(" in shown and "unexpected" not in shown
+
+
+def test_an_invitation_is_drawn_on_a_terminal(file, capfd):
+    asked(capfd, "add", "bob")
+    ours, theirs = os.openpty()
+    with open(ours, "rb", buffering=0) as screen:
+        words = [sys.executable, "-m", "homarus", "fleet", "invite", "bob"]
+        with subprocess.Popen(words, stdout=theirs, stderr=subprocess.DEVNULL) as shown:
+            os.close(theirs)
+            drawn = b""
+            with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+                while piece := screen.read(65536):
+                    drawn += piece
+        assert shown.returncode == 0
+    assert "█▀" in drawn.decode() and b"#pair=" in drawn
 
 
 def test_a_database_that_refuses_is_told_and_no_file_is_left(server, tmp_path, monkeypatch, capfd):

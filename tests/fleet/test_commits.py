@@ -111,6 +111,11 @@ class Away:
         self._server.start() if self._killed else self._server.signal(signal.SIGCONT)
 
 
+def rested(home) -> bool:
+    """Say whether nothing of a home is on its way to the rows, nor will be by itself."""
+    return home.gateway.runtime.index_flusher._timer is None and not home.volume.waits and home.volume.calm is not None
+
+
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
 async def test_a_worker_goes_on_without_postgres_and_says_nothing_that_is_not_kept(own, killed, tmp_path):
     model, away = ModelServer(), Away(own, killed)
@@ -123,6 +128,7 @@ async def test_a_worker_goes_on_without_postgres_and_says_nothing_that_is_not_ke
             async with one.client("ada") as ada, one.client("bob") as bob:
                 await said(ada, "word1")
                 await said(bob, "word2")
+                await until(lambda: rested(one.worker.open["bob"]))
                 await asyncio.to_thread(away.begin)
                 try:
                     waiting = asyncio.ensure_future(said(ada, "word3"))

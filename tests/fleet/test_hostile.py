@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
 from tests.fleet.test_cli import asked, file, process, until  # noqa: F401 - a fixture
 from tests.gateway.served import TOKEN, Wire
@@ -143,6 +144,7 @@ def homes_of(tmp_path: Path, model: ModelServer, *names: str) -> Iterator[tuple[
         (tmp_path / name / ".openclaw").mkdir(parents=True)
         config = settings(model.port, TOKEN) | {"tools": {"exec": {"mode": "full"}}}
         (tmp_path / name / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        pair(tmp_path / name)
         yield name, tmp_path / name
 
 
@@ -225,7 +227,8 @@ def test_a_flood_and_a_huge_upload_leave_the_neighbour_alone(file, tmp_path, cap
             with contextlib.suppress(WebSocketException, OSError, TimeoutError):
                 async with connect(f"ws://{host}:{port}/h/eve/", proxy=None, compression=None) as raw:
                     client = Wire(raw)
-                    await client.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write"))
+                    scopes = ("operator.admin", "operator.read", "operator.write")
+                    await client.connect(TOKEN, scopes=scopes, device=DEVICE)
                     async with asyncio.timeout(10):
                         for number in range(10_000):
                             await client.send(

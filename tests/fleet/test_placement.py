@@ -127,6 +127,17 @@ async def test_a_life_that_begins_again_frees_what_the_last_one_had(database):
     assert (await again.adopt(10))[0].epoch == lease.epoch + 2
 
 
+async def test_whoever_goes_has_no_share_and_takes_none_from_its_successor(database):
+    first, other = await alive(database, "one"), await alive(database, "two")
+    assert await other.workers() == 2
+    await first.retire()
+    assert await other.workers() == 1
+    again = await alive(database, "one")
+    await first.retire()
+    assert await other.workers() == 2
+    assert not (await again.beat()).draining
+
+
 async def test_an_older_program_leaves_a_newer_home_alone(database):
     one = await alive(database, "one")
     await one.add("ada")

@@ -31,7 +31,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.bwrap import remembered
-from homarus.sandbox.process import available
+from homarus.sandbox.resolve import has_backend
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore
@@ -68,7 +68,7 @@ class Home:
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
         self.quarantined = QuarantineList(config.paths.own_dir, config.paths.state_dir / "skills")
-        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", has_backend, clock)
         hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = HookEvents(hooks, self)
         self.composer = Composer(config, env, clock, hooks=hooks)

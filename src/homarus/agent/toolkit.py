@@ -30,6 +30,7 @@ from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
+from homarus.tools.exec import Granted
 from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
@@ -43,7 +44,7 @@ from homarus.tools.web import WebSettings
 if TYPE_CHECKING:
     from homarus.agent.turn import Turn
     from homarus.tools.approval import Approvals, Decision, Request
-    from homarus.tools.gate import Granted, PolicyGate
+    from homarus.tools.gate import PolicyGate
 
 _log = logging.getLogger(__name__)
 _DECISIONS: dict[str, Decision] = {
@@ -167,6 +168,7 @@ class Toolkit:
         self.orphans = Orphans(config.paths.own_dir / "commands")
         self._settings, self._read_from = tool_settings(config), config.document
         self._claims = Claims.of(config.paths.state_dir)
+        self._granted = Granted()
         self.processes = ProcessManager(
             clock,
             ids,
@@ -212,12 +214,6 @@ class Toolkit:
         return Approvals(approvals_path(self._config.paths.state_dir), self._clock, self._ids)
 
     @cached_property
-    def _granted(self) -> Granted:
-        from homarus.tools.gate import Granted
-
-        return Granted()
-
-    @cached_property
     def _gate(self) -> PolicyGate:
         from homarus.tools.gate import PolicyGate
 
@@ -230,6 +226,9 @@ class Toolkit:
             running=self.processes.plan_of,
             claims=self._claims,
         )
+
+    async def _judge(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
+        await self._gate(tool, arguments, context)
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
@@ -277,7 +276,7 @@ class Toolkit:
             allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
-        return Toolbox(left, self._gate, self._before)
+        return Toolbox(left, self._judge, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""
@@ -332,7 +331,6 @@ def tool_settings(config: Config) -> ToolSettings:
 
 def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = ()) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
-    from homarus.tools.gate import Granted
 
     def closed(_agent_id: str) -> Any:
         raise HomarusError("only the descriptions of the tools were asked for")

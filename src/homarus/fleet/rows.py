@@ -451,7 +451,7 @@ class HomeVolume:
     def _note(self, path: str) -> None:
         """Remember how the disk looks now that it followed."""
         try:
-            self._remember(path, seen_of(os.lstat(self.folder / path)))
+            self._remember(path, seen_of(os.lstat(f"{self.folder}/{path}")))
         except OSError:  # a command took it away: the rows hear of it with the next look
             self.unknown = self.unknown or path in self._seen
 

@@ -5,6 +5,7 @@ One small file for all of them (JSON5), or variables alone; nothing of it stands
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import secrets
 import stat
@@ -54,6 +55,8 @@ class Fleet(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     root: str = "/var/lib/homarus/homes"
     # Names below it are homes (ada.agents.example); without it only paths (/h/ada/) are.
     domain: str = ""
+    # Addresses and networks of proxies before the edges: for whom these say that they speak is who comes. Nobody else is believed.
+    trusted_proxies: tuple[str, ...] = ()
     # What begins so is a web hook: it is kept for the home while nobody holds it.
     # Not Slack's: what it sends is too old to be believed after five minutes, and it calls again by itself.
     webhooks: tuple[str, ...] = ("/hooks/", "/telegram-webhook", "/whatsapp-webhook")
@@ -101,6 +104,13 @@ def ready(fleet: Fleet, *, secret: bool = False) -> Fleet:
         raise ConfigError(
             f"the database's address begins with '{name}'", cure="write postgresql://user:password@host/name"
         )
+    for each in fleet.trusted_proxies:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise ConfigError(
+                f"trustedProxies: '{single_line(each, 80)}' is no address", cure="write 127.0.0.1 or 10.0.0.0/8"
+            ) from None
     if secret and len(fleet.secret) < SHORTEST_SECRET:
         raise ConfigError(
             f"the fleet's secret is shorter than {SHORTEST_SECRET} characters"

@@ -18,12 +18,11 @@ from homarus.fleet.commits import Commits
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
-from homarus.fleet.served import Served
+from homarus.fleet.served import IDENT, Served, as_told
 from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
-HOME, SECRET, CLIENT = b"x-homarus-home", b"x-homarus-fleet", b"x-homarus-client"
-HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
+HOME, SECRET = b"x-homarus-home", b"x-homarus-fleet"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
@@ -90,8 +89,11 @@ class Worker:
         """Give every home away, each when its turn has ended, at most after so long; then leave the fleet."""
         self._draining = True
         ends = time.monotonic() + seconds
+        with contextlib.suppress(StorageError):
+            await self.placement.retire()
         while self.held and time.monotonic() < ends:
-            await self._give_away(list(self.held))
+            with contextlib.suppress(StorageError):
+                await self._give_away(list(self.held))
             await asyncio.sleep(0.05)
         for task in list(self._tasks):
             task.cancel()
@@ -275,7 +277,7 @@ class Worker:
             finally:
                 self.open.pop(home, None)
             if home in self.held:
-                await self.timers.want(served.lease, wakes)
+                await self.timers.want(served.lease, 0.0 if served.unfinished else wakes)
 
     async def _give_away(self, homes: list[str]) -> None:
         """Release homes in which no turn runs; the others are asked again."""
@@ -374,8 +376,7 @@ class Worker:
         self._spawn(done())
 
     async def _rest(self, home: str, served: Served) -> None:
-        await asyncio.to_thread(served.seal)
-        if served.resting:
+        if await asyncio.to_thread(served.seal) and served.resting:
             await self._close(home)
 
     # The port.
@@ -418,17 +419,10 @@ class Worker:
                 begun = True
                 await send(message)
 
-        inner, told = dict(scope), dict(scope["headers"])
-        inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
-        inner["client"] = (told.get(CLIENT, b"").decode("latin-1"), 0)
-        if HOST in told:  # a socket's own names this worker
-            inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
-        if IDENT in told:
-            inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         is_request = scope["type"] == "http"
         served.calls += 1
         served.requests += is_request
-        answering = served.task(served(inner, receive, guarded))
+        answering = served.task(served(as_told(scope), receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)

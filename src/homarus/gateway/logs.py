@@ -21,7 +21,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.gateway.settings import LogSettings
 from homarus.storage.atomic import ensure_dir
-from homarus.storage.volume import kept
+from homarus.storage.volume import NOWHERE, Kept, kept
 
 if TYPE_CHECKING:
     from homarus.gateway.scopes import Principal
@@ -131,6 +131,7 @@ class Ledger:
         self._full = False
         self._fd = -1
         self._path = self._today = folder
+        self._elsewhere: Kept = NOWHERE
 
     def note(self, what: str, **facts: Any) -> None:
         now = self._clock.now()
@@ -148,7 +149,7 @@ class Ledger:
         }
         try:
             (fd, size), line = self._file(self._today), msgspec.json.encode(row) + b"\n"
-            with kept(self._today) as elsewhere:
+            with self._elsewhere as elsewhere:
                 elsewhere.append(size, line, 0o600, durable=False)
                 os.write(fd, line)
             self._full = size + len(line) > MAX_DAY
@@ -164,6 +165,7 @@ class Ledger:
         self.close()
         ensure_dir(self._folder)
         self._fd, self._path = os.open(path, _APPEND, 0o600), path
+        self._elsewhere = kept(path)
         return self._fd, os.fstat(self._fd).st_size
 
     def close(self) -> None:

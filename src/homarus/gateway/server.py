@@ -329,7 +329,8 @@ def preload() -> None:
     from homarus.gateway.methods import table
 
     table()
-    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+    ours = "commands.router commands.table gateway.overview models.providers.openai net.transport sandbox.process tools.gate"
+    for name in ours.split():
         importlib.import_module(f"homarus.{name}")
     # What is here now stays for good, and is not looked through again; what comes from now on goes as soon as it can.
     gc.collect()

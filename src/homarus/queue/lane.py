@@ -146,8 +146,8 @@ class SessionLane:
     ) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
 
-        `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on
-        once, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
+        `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on,
+        a few times at most, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
         """
         begun = tuple(item for item in self._inbox.pending if ours(item) and stored(item.key))
         keys = [item.key for item in begun]

@@ -28,7 +28,7 @@ from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import Assistant, Inbound, StopReason, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
@@ -221,11 +221,16 @@ class Runtime:
             if self.children.is_left(key):
                 # What a child that is gone was told to do is not done any more; what a person said to it is.
                 inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
+            ours = [item for item in inbox.pending if self.outlet or not item.route.place]
+            begun = [item for item in ours if live.writer.holds(item.key)]
+            resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
             if self.outlet is not None:
-                begun = [item for item in inbox.pending if live.writer.holds(item.key)]
-                resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
                 self.outlet.catch_up(begun, live, goes_on=resumes)
-            lane.recover(live.writer.holds, go_on=goes_on, ours=lambda item: self.outlet or not item.route.place)
+            if begun and goes_on and not resumes:  # whoever waits for an answer reads there that none will come
+                from homarus.runtime.speech import INTERRUPTED
+
+                live.writer.append_message(Assistant((), stop_reason=StopReason.ERROR, error=INTERRUPTED))
+            lane.recover(live.writer.holds, go_on=resumes, ours=ours.__contains__)
             self.children.take_up(key, lane, live)
             self._take_letters(lane, key)
             if self._timer is None:

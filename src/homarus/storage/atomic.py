@@ -265,8 +265,8 @@ def remove(path: Path) -> bool:
     with explained("remove", path):
         try:
             with kept(path) as elsewhere:
-                if elsewhere:
-                    path.lstat()
+                if elsewhere and not os.path.lexists(path):  # nothing changes, here or there
+                    return False
                 elsewhere.remove()
                 path.unlink()
         except FileNotFoundError:

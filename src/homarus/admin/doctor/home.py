@@ -153,10 +153,13 @@ def check_plugins(home: Home) -> list[Finding]:
             usable(home.config, name, entry, lock)
         except HomarusError as problem:
             findings.append(Finding("plugins", Severity.ERROR, problem.message, cure=problem.cure))
-    for name, health in HealthBook(home.config.paths.own_dir).read().items():
-        message = f"the plugin '{name}' failed {health.failures} times, last: {health.last}"
-        cure = f"look at it, or: homarus plugins disable {name}"
-        findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
+    try:
+        for name, health in HealthBook(home.config.paths.own_dir).read().items():
+            message = f"the plugin '{name}' failed {health.failures} times, last: {health.last}"
+            cure = f"look at it, or: homarus plugins disable {name}"
+            findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
+    except HomarusError as damaged:
+        findings.append(Finding("plugins.health", Severity.WARNING, damaged.message, cure=damaged.cure))
     return findings or ok("plugins", "the plugins that are switched on can run")
 
 
