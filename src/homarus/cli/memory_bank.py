@@ -156,6 +156,8 @@ def dream(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
         )
     for citation, why in night.refused:
         app.out.line(app.out.style(f"left where it is: {citation}: {why}", "dim"))
+    for citation, why in night.waiting[:10] if dry_run else ():
+        app.out.line(app.out.style(f"not yet: {citation}: {why}", "dim"))
     done = "would be taken over" if dry_run else "taken over into MEMORY.md"
     app.out.line(
         f"{len(night.promoted)} lines {done}; {night.staged} things of two days, themes: {', '.join(night.themes) or 'none'}"
@@ -217,15 +219,15 @@ def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
 
     with opened(app, **place) as memory:
         known = memory.knowledge()
-        title = f"What {memory.workspace.name} knows"
+        title = f"What the notes in {memory.workspace.name} say"
     to = to.absolute()
     if to.exists() and MARK not in to.read_text("utf-8", "replace")[:500]:
         raise HomarusError(f"{to} is another file, not a page of this command", cure="name another one with --to")
     write_atomic(to, page(known, title).encode())
     if as_json:
-        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.names)})
+        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.spoken_of)})
     else:
-        app.out.line(f"{len(known.facts)} facts about {len(known.names)} names: {to}")
+        app.out.line(f"{len(known.facts)} facts about {len(known.spoken_of)} names: {to}")
 
 
 @click.command()

@@ -100,8 +100,15 @@ class HomeVolume:
 
     async def durable(self) -> None:
         """Return when the rows have all that storage was told to make durable. Raises StorageError where they never will."""
-        if self._behind is not None:
-            await self._behind.durable()
+        if self._behind is None:
+            return
+        # What need not be durable rides along, unless another thread is just at it.
+        if self._waiting and self._behind.done < self._behind.needed and self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
+        await self._behind.durable()
 
     # What storage calls.
 
@@ -113,8 +120,8 @@ class HomeVolume:
             if problem is None:
                 self._note(path)
             elif not isinstance(problem, Fenced):
-                if path in self._seen:  # whatever stands there now differs from the rows; or nothing does
-                    self._remember(path, Seen(0, self._seen[path].size))
+                if (before := self._seen.get(path)) is not None:  # whatever stands there now differs from the rows
+                    self._remember(path, Seen(0, before.size))
                 self.unknown = True
         finally:
             self._lock.release()
@@ -181,10 +188,8 @@ class HomeVolume:
     @property
     def calm(self) -> int | None:
         """Return how many changes there were if none is on its way, else None."""
-        if self.fenced:
-            return None
-        if self._behind is None:
-            return 0
+        if self.fenced or self._behind is None:
+            return None if self.fenced else 0
         return self._behind.begun if self._behind.done >= self._behind.begun else None
 
     def flush(self) -> None:
@@ -204,8 +209,7 @@ class HomeVolume:
             self.unknown = False
             there, changed = dict(self._walk()), []
             self.left_out.clear()
-            gone = [path for path in self._seen if path not in there]
-            if gone:
+            if gone := [path for path in self._seen if path not in there]:
                 self._commit("remove_paths", [spelled(path) for path in gone])
                 for path in gone:
                     self._remember(path, None)
@@ -345,10 +349,7 @@ class HomeVolume:
 
     def _settle_first(self) -> None:
         self._check()
-        if self.unknown:
-            self.settle()
-        else:
-            self.flush()
+        self.settle() if self.unknown else self.flush()
 
     def _stored(self, path: str, fd: int) -> Stored:
         """Return the row of an open file; a large content goes to the object store first."""
@@ -462,8 +463,7 @@ class HomeVolume:
             self._seen[path] = now
 
     def _inside(self, path: str) -> list[str]:
-        inside = f"{path}/"
-        return [name for name in self._seen if name == path or name.startswith(inside)]
+        return [name for name in self._seen if name == path or name.startswith(f"{path}/")]
 
     def _forget(self, path: str) -> None:
         for name in self._inside(path):
