@@ -135,6 +135,7 @@ def test_and_in_lines_that_nothing_was_changed_for(notes):
         ("Annas Tochter studiert in Jena.", "anna", "Annas Tochter studiert in Jena."),
         ("El coche de Anna está en el taller.", "anna", "El coche de Anna está en el taller."),
         ("Anna: Estudio alemán desde febrero.", "anna", "Estudio alemán desde febrero."),
+        ("Anna called: she has moved to Ghent.", "anna", "Anna called: she has moved to Ghent."),
         ("Anna ist von Ulm nach Bonn gezogen.", "anna", "Anna ist von Ulm nach Bonn gezogen."),
     ],
 )

@@ -102,6 +102,15 @@ def test_an_opinion_that_was_written_down_needs_no_word_of_liking():
     assert {claim.subject for claim in (*first, *second)} == {"otto"}
 
 
+def test_a_thing_beside_what_is_preferred_is_no_preference():
+    seat = "Prefers the window seat on trains"
+    lines = [
+        told("Otto swears by the train.", 1),
+        Said(9, seat, claims(seat, ["otto"]), "otto", opinion=True, retained=True),
+    ]
+    assert not any("train" in claim.value for claim in read_together(lines, PEOPLE)[1])
+
+
 def test_what_notes_say_of_a_kind_holds_for_everybody():
     lines = [told("Anna's favourite drink is rooibusch."), told("Otto switched from rooibusch to tepache.")]
     kinds = things_in(lines)

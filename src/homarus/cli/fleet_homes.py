@@ -49,7 +49,7 @@ def opened(app: App, *, check: bool = True, address: str = "") -> Iterator[tuple
                 database.check()
             yield fleet, database
     except (*refused, asyncpg.InsufficientPrivilegeError, asyncpg.InterfaceError) as problem:
-        cure = "its address is postgresql://user:password@host/name; that user must own that database"
+        cure = "its address is postgresql://user@host/name, with :password after the user, who must own that database"
         raise ConfigError(f"Postgres cannot be used: {clean(str(problem), 300)}", cure=cure) from None
 
 

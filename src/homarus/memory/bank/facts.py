@@ -99,6 +99,11 @@ class Knowledge(Struct):
     names: dict[str, str]
     rejected: frozenset[str] = frozenset()  # facts that were turned down for MEMORY.md
 
+    @property
+    def spoken_of(self) -> set[str]:
+        """Return whom and what the facts are about; `names` holds everybody who speaks as well."""
+        return {name for fact in self.facts for name in fact.entities}
+
     def as_of(self, day: int) -> list[Fact]:
         """Return what was known and held on a day."""
         return [fact for fact in _settled([f for f in self.facts if (f.day or 0) <= day]) if fact.holds]
@@ -264,14 +269,16 @@ def _plain_lines(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[
         " ORDER BY f.path, l.line",
         (LONG, CODE),
     )
-    for file, path, line, day, first, last, speaker, flags, entities, text in rows:
+    for file, path, line, day, first, last, named, flags, entities, text in rows:
+        name, _, verb = named.partition(" ")
+        speaker = "" if verb[:1].islower() else named  # "Anna called: she has moved" are nobody's words
         label = plain(speaker)
         who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
         body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
         body = _statement(struck(body) or body, spoken=bool(speaker))
         if not body:
             continue
-        linked = [name for name in entities.split("\x1f") if name]
+        linked = [*([name] if name != speaker else []), *filter(None, entities.split("\x1f"))]
         own = plain(who) if _OWN.search(body) else ""
         said = Said(day or 0, body, _about(claims(body, linked, who), aliases), own)
         yield _Row(file, path, line, day, first, last, speaker, flags, linked, said)

@@ -91,7 +91,8 @@ def read_together(lines: Sequence[Said], people: frozenset[str]) -> list[tuple[C
                 chosen = liked & set(one.things)
                 one.liked = chosen.pop() if len(chosen) == 1 else ""
                 one.sure = line.opinion or one.liked in formal
-                found.append(one)
+                if one.liked or not liked:  # "prefers the window seat on trains" tells of seats, and nothing of trains
+                    found.append(one)
     more, wrong = learned(found)
     out = []
     for at, told in enumerate(read):
