@@ -77,6 +77,19 @@ def test_what_was_written_until_somebody_waits_is_one_commit(database, tmp_path)
     assert len(lines(database, "h1")) == 1
 
 
+def test_nobody_waits_for_a_file_that_need_not_last(database, tmp_path):
+    (mine,) = volumes(database, tmp_path, 1, soon=3600)
+    path = tmp_path / "counts.json"
+    path.write_bytes(b"{}")
+    with path.open("rb") as file:
+        mine.put("counts.json", file.fileno(), durable=False)
+        asyncio.run(mine.durable())
+        assert database.rows("select 1 from file") == []
+        written(mine, 1)
+        asyncio.run(mine.durable())
+    assert [row["path"] for row in database.rows("select path from file order by path")] == ["counts.json", "log"]
+
+
 def test_what_nobody_waits_for_goes_by_itself(database, tmp_path):
     (mine,) = volumes(database, tmp_path, 1)
     wanted = written(mine, 2)

@@ -143,12 +143,12 @@ class HomeVolume:
                     self._give_up()  # whether it was committed nobody knows: the next owner reads what is true
                     raise
 
-    def put(self, path: str, fd: int) -> None:
+    def put(self, path: str, fd: int, *, durable: bool) -> None:
         with self._lock:
             self._settle_first()
             if not self._fits(path, os.fstat(fd).st_size, RESERVE):
                 raise _full(self.lease.home, self.most, self.most_files)
-            self._put([self._stored(path, fd)])
+            self._put([self._stored(path, fd)], needed=durable)
 
     def make_dir(self, path: str, mode: int) -> None:
         with self._lock:
@@ -325,11 +325,11 @@ class HomeVolume:
         if self._fenced:
             raise refusal(self.lease)
 
-    def _commit(self, function: str, *args: Any, size: int = 0) -> None:
+    def _commit(self, function: str, *args: Any, size: int = 0, needed: bool = True) -> None:
         """Carry one fenced change out, or see to it that it follows. Raises Fenced if the home is somebody else's."""
         self._check()
         if self._behind is not None:
-            self._behind.add(function, args, size, needed=self._needed)
+            self._behind.add(function, args, size, needed=needed and self._needed)
             return
         marks = ", ".join(f"${number}" for number in range(1, len(args) + 4))
         lease = self.lease
@@ -389,9 +389,9 @@ class HomeVolume:
             spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, digest.digest(), object=digest.hexdigest()
         )
 
-    def _put(self, rows: list[Stored]) -> None:
+    def _put(self, rows: list[Stored], *, needed: bool = True) -> None:
         columns = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
-        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows))
+        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows), needed=needed)
         self.written += sum(row.size for row in rows)
 
     def _keep(self, changed: dict[str, Seen]) -> None:

@@ -6,7 +6,7 @@ Then which of the ranked lines may be shown and in what order: quotas, value for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 from math import log
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct, structs
 
 from homarus.memory import signals
-from homarus.memory.bank.claims import claims, replaced
+from homarus.memory.bank.claims import claims, gives_up, replaced
 from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, of_kind
 from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
@@ -178,11 +178,11 @@ def rank(
     weights = table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, weights, len(rows))
     order = _ordered(scores)
-    later = _replaced(rows, order[:COMPARED], lines.texts(conn, [rows[at].id for at in order[:COMPARED]]))
+    later, told = _replaced(rows, order[:COMPARED], lines.texts(conn, [rows[at].id for at in order[:COMPARED]]))
     if len(query.core) >= QUOTED:  # who types so many words of a line means that line
         later = {older: newer for older, newer in later.items() if columns["covered"][older] < 0.999}
     if later:
-        _prefer_newer(query, scores, later)
+        _prefer_newer(query, scores, later, told)
         order = _ordered(scores)
     return Ranked(query, rows, columns, scores, order, pool, weights, later, keep)
 
@@ -191,8 +191,11 @@ def _ordered(scores: list[float]) -> list[int]:
     return sorted(range(len(scores) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
 
 
-def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]) -> dict[int, int]:
-    """Return which of the best lines a later one of them replaces: same subject and attribute, another value."""
+def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]) -> tuple[dict[int, int], set[int]]:
+    """Return which of the best lines a later one of them replaces: same subject and attribute, another value.
+
+    Also those of which the later line itself says what it replaces ("switched from tea to coffee").
+    """
     dated = []
     for at in lead:
         row = rows[at]
@@ -202,16 +205,21 @@ def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]
         linked = [name for name in row.entities.split("\x1f") if name]
         usable = row.day and row.kind not in {"heading", "path"} and not row.flags & (QUESTION | STRUCK)
         dated.append((row.day or 0, claims(plain_text, linked, speaker, loose=not speaker) if usable else ()))
-    return {lead[older]: lead[newer] for older, newer in replaced(dated).items()}
+    found = replaced(dated)
+    told = {lead[older] for older, newer in found.items() if gives_up(dated[newer][1], dated[older][1])}
+    return {lead[older]: lead[newer] for older, newer in found.items()}, told
 
 
-def _prefer_newer(query: Query, scores: list[float], later: Mapping[int, int]) -> None:
-    """Put the newer of two lines first where a question is about now; where it asks what changed, bring both."""
+def _prefer_newer(query: Query, scores: list[float], later: Mapping[int, int], told: Collection[int]) -> None:
+    """Put the newer of two lines first where a question is about now; where it asks what changed, bring both.
+
+    One that says what it replaces need not share a word with the question, which asks in those of the older one.
+    """
     for older, newer in later.items():
         high, low = max(scores[older], scores[newer]), min(scores[older], scores[newer])
         if query.has("changes"):
             scores[older], scores[newer] = max(scores[older], high - BESIDE), max(scores[newer], high - BESIDE)
-        elif low >= RIVAL * high and not query.has("history") and not query.spans:
+        elif (older in told or low >= RIVAL * high) and not query.has("history") and not query.spans:
             # The newer one goes before the older one, which keeps its place: that one replaces the other is only inferred.
             scores[newer], scores[older] = high, min(scores[older], high - BESIDE)
 
