@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
+REASONS = 2  # why a passage was found, for a model: all of them cost as much as the passages; people have `memory explain`
 WIKI = "bank/"
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -235,7 +236,7 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {
-        "items": [as_json(hit) for hit in answer],
+        "items": [as_json(hit) | {"why": list(hit.why[:REASONS])} for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
         "confidence": answer.confidence,
