@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
-REASONS = 2  # why a passage was found, for a model: all of them cost as much as the passages; people have `memory explain`
+REASONS = 2  # all that speak for a passage cost a model as much as the passage; people have `memory explain`
 WIKI = "bank/"
 
 _TEXT: dict[str, Any] = {"type": "string"}
