@@ -105,6 +105,11 @@ def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
         (["add", "No Such"], "cannot name"),
         (["import", "ada", "etc"], "no home"),
         (["worker", "--listen", "here"], "no address"),
+        (["worker", "--listen", "127.0.0.1:99999"], "no address"),
+        (["worker", "--address", "here"], "no address"),
+        (["quota", "nobody", "files"], "is not said"),
+        (["quota", "nobody", "files=x"], "must be a number"),
+        (["quota", "nobody", "messagesPerSecond=inf"], "without end"),
     ],
 )
 def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypatch, capfd):
@@ -120,6 +125,7 @@ def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypa
     [
         ({}, "no database is named"),
         ({"HOMARUS_FLEET_DATABASE": "nonsense"}, "begins with 'nonsense'"),
+        ({"HOMARUS_FLEET_DATABASE": "postgresql://x:a4711/8@127.0.0.1:9/none"}, "is no number"),
         ({"HOMARUS_FLEET_DATABASE": "postgresql://x@127.0.0.1:9/none"}, "is away"),
         ({"HOMARUS_FLEET_FILE": "/nowhere/fleet.json"}, "there is no /nowhere/fleet.json"),
     ],
@@ -139,6 +145,7 @@ def test_without_a_fleet_every_command_says_what_to_do(words, variables, said, t
     assert run(["fleet", *words]) != 0
     shown = "".join(capfd.readouterr())
     assert said in shown and "(" in shown and "unexpected" not in shown
+    assert "4711" not in shown
 
 
 def test_an_invitation_is_drawn_on_a_terminal(file, capfd):
@@ -249,3 +256,24 @@ def test_real_processes_serve_a_home_and_hand_it_over(file, home, capfd):
             until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "two")
             until(lambda: ask(f"{edge}/h/ada/health")[0] == 200)
         assert asked(capfd, "homes")["homes"][0]["worker"] is None  # it left, and nobody is there
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"database": ', "is no JSON5: Unclosed"),
+        ("[]", "holds no object"),
+        ('{"databse": "x"}', "unknown field `databse`"),
+        ('{"database": 5}', "$.database"),
+        ('{"database": "postgresql://x/y", "trustedProxies": ["my.proxy"]}', "'my.proxy' is no address"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_used_is_told_with_its_cure(text, said, tmp_path, capfd):
+    place = tmp_path / "fleet.json"
+    place.mkdir() if text is None else place.write_text(text)
+    place.chmod(0o700)
+    assert run(["fleet", "--file", str(place), "status"]) == 78
+    shown = capfd.readouterr().err
+    assert str(place) in shown or "trustedProxies" in shown
+    assert said in shown and "(" in shown

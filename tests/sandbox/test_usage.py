@@ -38,12 +38,12 @@ def beside(code: str, folder: Path) -> subprocess.Popen[bytes]:
     ("code", "least", "most"),
     [
         ("", 0, 100_000),
-        ("open('f', 'wb').write(bytes(2_000_000))", 2_000_000, 2_200_000),
+        ("open('f', 'wb').write(bytes(2_000_000))", 2_000_000, 5_000_000),
         ("open('f', 'wb').truncate(1 << 40)", 0, 100_000),  # a hole takes nothing
-        ("open('f', 'wb').write(bytes(2_000_000)); os.link('f', 'g')", 2_000_000, 2_200_000),
-        ("f = open('f', 'wb'); f.write(bytes(2_000_000)); f.flush(); os.remove('f')", 2_000_000, 2_200_000),
-        ("f = open('f', 'wb'); os.remove('f'); os.posix_fallocate(f.fileno(), 0, 2_000_000)", 2_000_000, 2_200_000),
-        ("os.fork() or (os.setsid(), setattr(sys, 'f', open('f', 'wb')), os.remove('f'), sys.f.write(bytes(2_000_000)), sys.f.flush())", 2_000_000, 2_200_000),
+        ("open('f', 'wb').write(bytes(2_000_000)); os.link('f', 'g')", 2_000_000, 5_000_000),
+        ("f = open('f', 'wb'); f.write(bytes(2_000_000)); f.flush(); os.remove('f')", 2_000_000, 5_000_000),
+        ("f = open('f', 'wb'); os.remove('f'); os.posix_fallocate(f.fileno(), 0, 2_000_000)", 2_000_000, 5_000_000),
+        ("os.fork() or (os.setsid(), setattr(sys, 'f', open('f', 'wb')), os.remove('f'), sys.f.write(bytes(2_000_000)), sys.f.flush())", 2_000_000, 5_000_000),
     ],
 )  # fmt: skip
 def test_what_a_command_took_is_found_and_what_lay_there_is_not(

@@ -74,7 +74,9 @@ def init(app: App, database: str, objects: str, domain: str, as_json: bool) -> N
     if (database or objects or domain) and not fresh:
         raise ConfigError(f"{place} is there already", cure="change the file itself, then: homarus fleet init")
     if not database and fresh and not app.env.get("HOMARUS_FLEET_DATABASE"):
-        raise ConfigError("no database is named", cure="--database postgresql://user:password@host/name")
+        raise ConfigError(
+            "no database is named", cure="--database postgresql://user@host/name, with :password after the user"
+        )
     # The file comes last: an address that was mistyped is not kept.
     with opened(app, check=False, address=database) as (_, there):
         steps = there.migrate()
@@ -237,6 +239,8 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
     from homarus.fleet.database import Database
     from homarus.fleet.worker import Worker, serve
 
+    if address and not address.startswith(("http://", "https://")):
+        raise ConfigError(f"--address '{clean(address, 80)}' is no address", cure="as http://10.0.0.5:18800")
     fleet = settings_of(app, secret=True)
     door = _listening(listen)
     host, port = door.getsockname()[:2]
@@ -300,7 +304,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 def _listening(text: str) -> socket.socket:
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or not host:
+    if not (port.isdecimal() and int(port) < 1 << 16) or not host:
         raise ConfigError(f"--listen '{clean(text, 80)}' is no address with a port", cure="as 10.0.0.5:18800")
     from homarus.gateway.wire import listening
 

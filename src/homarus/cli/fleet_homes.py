@@ -16,7 +16,7 @@ import click
 from homarus.cli.app import App
 from homarus.cli.options import with_json
 from homarus.cli.output import Bar, clean
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, installing
 
 if TYPE_CHECKING:
     from homarus.fleet.database import Database
@@ -39,7 +39,7 @@ def opened(app: App, *, check: bool = True, address: str = "") -> Iterator[tuple
     try:
         import asyncpg
     except ImportError:
-        raise ConfigError("a fleet needs asyncpg", cure="pip install 'homarus[fleet]'") from None
+        raise ConfigError("a fleet needs asyncpg", cure=installing("homarus[fleet]")) from None
     from homarus.fleet.database import Database
 
     refused = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
@@ -49,7 +49,7 @@ def opened(app: App, *, check: bool = True, address: str = "") -> Iterator[tuple
                 database.check()
             yield fleet, database
     except (*refused, asyncpg.InsufficientPrivilegeError, asyncpg.InterfaceError) as problem:
-        cure = "its address is postgresql://user:password@host/name; that user must own that database"
+        cure = "its address is postgresql://user@host/name, with :password after the user, who must own that database"
         raise ConfigError(f"Postgres cannot be used: {clean(str(problem), 300)}", cure=cure) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Self, TypeVar
@@ -13,6 +14,8 @@ from homarus.core.text import single_line
 from homarus.fleet.schema import STEPS, VERSION
 
 SCHEMA = "homarus"
+# Its pool tells each try while the database is away, with all that led to it; that it is away is said here.
+logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
 PATIENCE = 60.0  # how long a statement waits for a database that is away
 _PAUSE, _LONGEST_PAUSE = 0.05, 0.25
 _STATEMENT = 15.0  # seconds for one statement; its caller then asks again

@@ -256,7 +256,7 @@ class Served:
                 async with asyncio.timeout(STOP_SECONDS):
                     await gateway.stop("the home moves to another machine")
                     self.gone.set()  # whoever was just coming in goes, too
-                    self.unfinished = not gateway.runtime.lanes.idle
+                    self.unfinished = not gateway.runtime.lanes.idle or gateway.runtime.automation.at_work
                     if self.unfinished:
                         await self._leave_open()
                     await gateway.runtime.aclose()

@@ -9,7 +9,8 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +348,7 @@ class Worker:
             for home, served in list(self.open.items()):
                 if served.volume.waits and not served.volume.fenced and home not in self._tidied:
                     if served.volume.unknown:
-                        self._tidy(home, asyncio.to_thread(served.volume.tidy))
+                        self._tidy(home, partial(asyncio.to_thread, served.volume.tidy))
                     else:
                         with contextlib.suppress(StorageError):
                             served.volume.tidy()
@@ -355,25 +356,23 @@ class Worker:
                 if served.calls or served.busy:
                     served.used = time.monotonic()
                 elif idle > (self._idle_seconds if len(self.open) < MOST_OPEN else 1.0) and served.resting:
-                    self._tidy(home, self._rest(home, served))
+                    self._tidy(home, partial(self._rest, home, served))
                 elif time.monotonic() - served.sealed > SEAL_SECONDS:  # one that listens to a platform never rests
-                    self._tidy(home, asyncio.to_thread(served.seal))
+                    self._tidy(home, partial(asyncio.to_thread, served.seal))
 
-    def _tidy(self, home: str, work: Any) -> None:
+    def _tidy(self, home: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Do something for a home that waits for the disk, the database or the store, one thing at a time."""
 
         async def done() -> None:
             try:
                 with contextlib.suppress(HomarusError):
-                    await work
+                    await work()
             finally:
                 self._tidied.discard(home)
 
-        if home in self._tidied:
-            work.close()
-            return
-        self._tidied.add(home)
-        self._spawn(done())
+        if home not in self._tidied:
+            self._tidied.add(home)
+            self._spawn(done())
 
     async def _rest(self, home: str, served: Served) -> None:
         if await asyncio.to_thread(served.seal) and served.resting:

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
-from homarus.admin.doctor.machine import installing
 from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, installing
 from homarus.workspace import names
 from homarus.workspace.agents import all_workspaces, resolve_workspace
 from homarus.workspace.seed import missing_files
@@ -176,7 +175,7 @@ def check_mcp(home: Home) -> list[Finding]:
     used = [name for name, each in servers.items() if each.enabled]
     findings = []
     if used and find_spec("mcp") is None:
-        cure = installing("mcp")
+        cure = installing("homarus[mcp]")
         findings.append(
             Finding("mcp", Severity.WARNING, f"servers are named ({', '.join(used)}), but not the library", cure=cure)
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from homarus.config.paths import expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError, HomarusError, ToolError
+from homarus.core.errors import ConfigError, HomarusError, ToolError, installing
 from homarus.core.messages import Image, Part, Text
 from homarus.core.text import single_line
 from homarus.plugins.mcp.catalog import Catalog, Listing, Offer, ask, tools_of
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 FIRST_SECONDS = 20.0  # how long a turn waits for servers that were never asked before; slower ones join a later turn
 MAX_TEXT = 1_000_000
 MAX_IMAGE = 7_000_000  # characters of base64, about 5 MB
-INSTALL = "install it with: pip install 'homarus[mcp]'"
+INSTALL = f"install it with: {installing('homarus[mcp]')}"
 
 
 class McpServers:
@@ -214,7 +214,7 @@ def _mark(settings: ServerSettings) -> str:
 def require(extra: str, module: str = "") -> None:
     """Say which extra to install where what it brings is missing."""
     if find_spec(module or extra) is None:
-        raise ConfigError(f"the package '{module or extra}' is missing", cure=f"pip install 'homarus[{extra}]'")
+        raise ConfigError(f"the package '{module or extra}' is missing", cure=installing(f"homarus[{extra}]"))
 
 
 def catalog_folder(config: Config) -> Path:
