@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct, structs
 
 from homarus.memory import signals
+from homarus.memory.bank.categories import asked_for
 from homarus.memory.bank.claims import claims, gives_up, replaced
 from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, idf, of_kind
 from homarus.memory.note_parser import body_of
@@ -283,6 +284,9 @@ def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     return sorted(lead, key=lambda index: -value[index]) + order[ranked.keep :]
 
 
+KIND = 0.9  # how far a thing of the kind asked for stands for the word: "takes coffee" answers what somebody drinks
+
+
 def confidence(ranked: Ranked) -> float:
     """Return how likely the question is answered: how much of it stands in lines of the one it is about.
 
@@ -304,7 +308,16 @@ def confidence(ranked: Ranked) -> float:
     best = beyond(columns["near"][lead[0]]) if lead[0] in own else 0.0
     meant = max([columns["cosine"][at] for at in own if "cosine" in columns and at == lead[0]], default=0.0)
     said = max([beyond(columns["covered"][at]) for at in own], default=0.0)
-    return min(1.0, max(meant, 0.0) * 0.5 + (best + said) / 2)
+    held = any(columns["kind"][at] > 0 for at in own)
+    kind = KIND * beyond(share + _named_kinds(ranked, {one.term: one.idf for one in core}, total)) if held else 0.0
+    return min(1.0, max(meant, 0.0) * 0.5 + max(kind, (best + said) / 2))
+
+
+def _named_kinds(ranked: Ranked, listed: Mapping[str, float], total: float) -> float:
+    """Return how much of a question are words for a kind of thing ("which drinks"): a thing of that kind stands for them."""
+    absent = [term for term in ranked.query.core if term not in listed]
+    each = ranked.pool.absent / len(absent) if absent else 0.0
+    return sum(listed.get(term, each) for term in ranked.query.core if asked_for(term)) / total
 
 
 PASSAGES, SHARE = 8, 0.7  # chunks that are looked at, and the share of the budget that goes to them
