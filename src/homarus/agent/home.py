@@ -19,7 +19,7 @@ from homarus.agent.budget import Meter, Spending
 from homarus.agent.compose import Composer
 from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
-from homarus.agent.sandbox_for import SkillMounts, has_backend, sandbox_for
+from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
 from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import remember_good
@@ -31,6 +31,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.bwrap import remembered
+from homarus.sandbox.resolve import has_backend
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore

@@ -16,7 +16,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import AgentModelSettings, ModelsSettings
-from homarus.sandbox.resolve import Place, refusal, resolve
+from homarus.sandbox.resolve import Place, has_backend, refusal, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
 from homarus.skills.discover import BUNDLED
@@ -45,13 +45,6 @@ def sandbox_for(
     mounts = skill_folders(agent.config).mounts() if skills is None else skills
     shown = tuple(mount for mount in mounts if not spec.can_read(mount.path))
     return replace(spec, mounts=(*spec.mounts, *shown)) if shown else spec
-
-
-def has_backend(backend: Backend) -> bool:
-    """Say whether a kind of sandbox works on this machine. What runs commands in it is imported only to try it."""
-    from homarus.sandbox.process import available
-
-    return available(backend)
 
 
 def window_of(agent: AgentConfig, model: str) -> int:

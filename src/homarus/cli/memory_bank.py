@@ -123,6 +123,8 @@ def reflect(
         app.out.line(f"{model}: {line}")
     for line in report.assisted.refused:
         app.out.warn(f"{model}, refused: {line}")
+    for line in report.outdated:
+        app.out.warn(f"{line} (every prompt carries that line: change it, or take it out)")
     for line in report.unclear[:20]:
         app.out.warn(f"may speak for or against an opinion: {line}")
     if not report.pages:
@@ -309,6 +311,8 @@ def _asker(app: App, agent: str | None, model: str) -> Callable[[str], str]:
         models = Models(app.config, app.env, clock=app.clock)
         chosen = app.config.agent_named(agent)
         chain = await models.chain(chosen, override=Override(model))
+        for warning in chain.warnings:
+            app.out.warn(warning)
         request = ModelRequest("", SystemPrompt("You put notes in order."), (User((Text(text),)),), max_tokens=2_000)
         stop: Stop | None = None
         deadline = models.registry.clock.monotonic() + 120

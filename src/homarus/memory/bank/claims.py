@@ -366,6 +366,12 @@ def differs(one: Claim, other: Claim) -> bool:
     return not smaller <= larger
 
 
+def gives_up(newer: Iterable[Claim], older: Iterable[Claim]) -> bool:
+    """Say whether a line names what an older one claims as the thing that is given up."""
+    held = tuple(older)
+    return any(one.rivals & other.value and one.subject == other.subject for one in newer for other in held)
+
+
 def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
     """Return for items given as (day, claims), by their position, which later one replaced each; the newest that says so."""
     days, groups = _by_matter(dated)
