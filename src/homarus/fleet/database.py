@@ -226,7 +226,7 @@ class Database:
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop for a program that has much to pass on: uvloop's, where it is there, takes a third of the work off."""
+    """Return an event loop for a program that has much to pass on: uvloop's, where it is there, takes a seventh of the work off."""
     try:
         import uvloop
     except ImportError:  # a system without it
