@@ -66,6 +66,8 @@ class Stand:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        from tests.fleet.homes import pair
+
         from homarus.fleet.database import Database
         from homarus.fleet.homes import bring_in
 
@@ -75,6 +77,7 @@ class Stand:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / ".openclaw").mkdir()
         (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config(int(port))))
+        pair(folder)
         self.port = int(port)
         with Database(self.server.dsn()) as database:
             for home in self.homes:
@@ -120,6 +123,8 @@ class Stand:
 @contextlib.contextmanager
 def alone(folder: Path, port: int) -> Iterator[str]:
     """Serve the same home on this machine alone, from files; give its address."""
+    from tests.fleet.homes import pair
+
     (folder / ".openclaw").mkdir()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -127,6 +132,7 @@ def alone(folder: Path, port: int) -> Iterator[str]:
     settings = config(port)
     settings["gateway"] |= {"port": own}
     (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(settings))
+    pair(folder)
     env = {**os.environ, "HOME": str(folder)}
     served = subprocess.Popen(
         [sys.executable, "-m", "homarus", "gateway", "run"],
@@ -164,12 +170,15 @@ class Person:
         self.raw, self._number, self.session = raw, 0, "main"
 
     async def hello(self) -> None:
-        await self._until(lambda frame: frame.get("event") == "connect.challenge")
-        params = {
+        from tests.fleet.homes import DEVICE
+
+        challenge = await self._until(lambda frame: frame.get("event") == "connect.challenge")
+        params: dict[str, Any] = {
             "minProtocol": 4, "maxProtocol": 4, "role": "operator", "scopes": ["operator.read", "operator.write"],
             "client": {"id": "cli", "mode": "cli", "version": "1", "platform": "linux"}, "auth": {"token": TOKEN},
         }  # fmt: skip
-        await self._ask("connect", params)
+        # Nobody who comes through the edge is local.
+        await self._ask("connect", params | {"device": DEVICE.proof(params, challenge["payload"])})
 
     async def say(self, text: str, *, session: str = "main") -> tuple[float, float]:
         """Say something and return after how many seconds it was taken and answered."""
@@ -257,8 +266,11 @@ async def paced(urls: list[str], rate: float, seconds: float, name: str) -> list
             free.put_nowait(each)
 
         async def one(number: int) -> None:
+            due = time.perf_counter()
             each = await free.get()
-            took.append(await each.say(f"{name} {number}", session=each.session))
+            waited = time.perf_counter() - due  # where everybody is still being answered, that counts, too
+            taken, answered = await each.say(f"{name} {number}", session=each.session)
+            took.append((waited + taken, waited + answered))
             free.put_nowait(each)
 
         began, tasks = time.perf_counter(), []

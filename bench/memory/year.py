@@ -2,8 +2,10 @@
 
 Every preference is told several times, each time in other words: an opening, one of sixteen ways to say it and an ending are put together, so
 that one statement has hundreds of wordings. Rules were made with the first eight ways to say a thing; the second eight were kept from
-whoever wrote them until the last of these were mended; the third (`UNSEEN`) were written after the rules, and no rule was changed for them. Among them stand facts that name the same people and things and say nothing about
-liking. `year(seed)` is the same on every machine.
+whoever wrote them until the last of these were mended; the third (`UNSEEN`) were written after the rules and later used to make them better; the fourth
+(`LAST`, with incidents of its own) were written before that, and read when it was done (.62 now, .89 on earlier days), which showed that incidents can be as dense as
+likings; the fifth (`FRESH`) were written after that was mended and read once. Among them stand facts that name the same people and
+things and say nothing about liking. `year(seed)` is the same on every machine.
 """
 
 from __future__ import annotations
@@ -91,6 +93,58 @@ CHANGED_UNSEEN = {
     "es": ["{n} se ha pasado de {o} a {v}", "{n} ha dejado {o} y ahora disfruta con {v}", "ahora a {n} le va más {v} que {o}", "{n} ya se cansó de {o}, lo suyo ahora es {v}",
            "{n} ha descubierto {v} y lo prefiere a {o}", "{o} ya no le dice nada a {n}, ahora quiere {v}", "{n} cambia {o} por {v}", "desde hace poco {n} solo pide {v}"],
 }  # fmt: skip
+STATED_LAST = {
+    "en": ["{v}, and nothing but {v}, for {n}", "{n} told me that life without {v} would be dull", "put {v} in front of {n} and watch the smile",
+           "{n} ordered {v} again, as ever", "the heart of {n} belongs to {v}", "{n} won't hear of any other {d} than {v}",
+           "anybody who knows {n} knows about {v}", "{n} would pay double for {v}", "{v} makes the day of {n}", "{n} says yes to {v} before you have finished asking"],
+    "de": ["{v} und sonst nichts, so ist {n}", "{n} lässt für {v} alles stehen", "ein Tag ohne {v} ist für {n} kein guter Tag", "bei {v} sagt {n} niemals nein",
+           "{n}s Herz gehört {v}", "wer {n} kennt, kennt auch die Sache mit {v}", "{n} hat wieder {v} bestellt, wie jedes Mal", "an {v} kommt {n} nicht vorbei",
+           "{n} gibt für {v} gern mehr aus", "{n} hält {v} für unschlagbar"],
+    "es": ["{v} y nada más, así es {n}", "{n} lo deja todo por {v}", "un día sin {v} no es un buen día para {n}", "{n} nunca dice que no a {v}",
+           "el corazón de {n} es de {v}", "quien conoce a {n} sabe lo de {v}", "{n} ha vuelto a pedir {v}, como cada vez", "{n} pagaría el doble por {v}",
+           "con {v} {n} es feliz", "{n} no conoce nada mejor que {v}"],
+}  # fmt: skip
+CHANGED_LAST = {
+    "en": ["{v} has pushed {o} off the throne as far as {n} is concerned", "{n} broke up with {o}; {v} has taken its place", "out goes {o}, in comes {v}, so {n} decided",
+           "where {n} once reached for {o}, the hand now goes to {v}", "{n} has lost interest in {o} and found it again in {v}", "{n} is a convert: {v} all the way from here on",
+           "do not offer {n} {o} again, offer {v}", "{n} has rediscovered {v} lately, and {o} gathers dust"],
+    "de": ["{v} hat bei {n} {o} vom Thron gestoßen", "{n} hat mit {o} gebrochen, an seine Stelle trat {v}", "{n} ist zu {v} übergelaufen", "{o} lockt {n} nicht länger, {v} schon",
+           "wo {n} einst zu {o} griff, liegt heute {v}", "{n} lässt {o} links liegen, seit es {v} gibt", "bitte {n} kein {o} anbieten, lieber {v}", "seit Neuestem dreht sich bei {n} alles um {v}"],
+    "es": ["{v} ha destronado a {o} en el corazón de {n}", "{n} ha roto con {o}, en su lugar está {v}", "{n} se ha vuelto de {v}", "{o} ya no tienta a {n}, {v} sí",
+           "donde {n} antes pedía {o}, hoy pide {v}", "{n} deja de lado {o} desde que existe {v}", "no le ofrezcas {o} a {n}, mejor {v}", "últimamente todo gira en torno a {v} para {n}"],
+}  # fmt: skip
+STATED_FRESH = {
+    "en": ["nobody has to ask what {n} will have: {v}", "{n} lights up at the word {v}", "the way to {n} goes through {v}", "{n} counts the hours until {v}",
+           "a shelf at home with {n} is all about {v}", "for {n} the world could consist of {v}", "{n} never says no to {v}", "{v} is written all over {n}", "{n} defends {v} against all comers"],
+    "de": ["bei {n} muss man nicht fragen, es wird {v}", "{n} strahlt, sobald von {v} die Rede ist", "der Weg zu {n} führt über {v}", "{n} zählt die Stunden bis {v}",
+           "{n} verteidigt {v} gegen jeden", "{v} und {n} gehören zusammen", "{n} wird bei {v} schwach", "ohne {v} läuft bei {n} nichts", "{n} träumt von {v}"],
+    "es": ["con {n} no hace falta preguntar, será {v}", "{n} sonríe en cuanto se habla de {v}", "el camino hacia {n} pasa por {v}", "{n} cuenta las horas hasta {v}",
+           "{n} defiende {v} contra todos", "{v} y {n} van juntos", "{n} se derrite por {v}", "sin {v} no hay quien aguante a {n}", "{n} sueña con {v}"],
+}  # fmt: skip
+CHANGED_FRESH = {
+    "en": ["the days of {o} are over for {n}, long live {v}", "{n} has swung round from {o} to {v}", "{n} packed {o} away and unpacked {v}", "{v} has taken over from {o} at {n}'s place",
+           "if you still bring {n} {o}, bring {v} from now on", "{n} looks at {o} and sees only {v}", "{n} has been won over by {v}", "whoever meets {n} these days meets {v}"],
+    "de": ["die Zeit von {o} ist für {n} um, es lebe {v}", "{n} hat {o} weggeräumt und {v} hervorgeholt", "{v} hat {o} bei {n} abgelöst", "wer {n} noch {o} bringt, bringe künftig {v}",
+           "{n} ist bei {v} angekommen", "{n} wandte sich von {o} ab und {v} zu", "wer {n} dieser Tage trifft, trifft auf {v}", "{v} hat {n} erobert"],
+    "es": ["los días de {o} han pasado para {n}, viva {v}", "{n} guardó {o} y sacó {v}", "{v} ha relevado a {o} en casa de {n}", "si aún le llevas {o} a {n}, llévale {v}",
+           "{n} ha llegado a {v}", "{n} dio la espalda a {o} y la cara a {v}", "quien ve a {n} estos días ve {v}", "{v} ha conquistado a {n}"],
+}  # fmt: skip
+OTHER_FRESH = {
+    "en": ["{n} dropped the {v} on step {i}.", "{n} measured {i} units of {v}.", "Photo {i} shows {n} next to {v}.", "The {v} in hall {i} belongs to the aunt of {n}.",
+           "{n} read out question {i} about {v}.", "Ticket {i} is in the name of {n}.", "{n} keeps the {v} of a neighbour in box {i}.", "{n} translated a text about {v}."],
+    "de": ["{n} ließ {v} auf Stufe {i} fallen.", "{n} hat {i} Einheiten {v} gemessen.", "Foto {i} zeigt {n} neben {v}.", "{n} las Frage {i} zu {v} vor.",
+           "Karte {i} läuft auf {n}.", "{n} bewahrt in Kiste {i} {v} einer Nachbarin auf.", "{n} übersetzte einen Text über {v}.", "{n} und ich gingen an Haus {i} vorbei."],
+    "es": ["A {n} se le cayó {v} en el escalón {i}.", "{n} midió {i} unidades de {v}.", "La foto {i} muestra a {n} junto a {v}.", "{n} leyó la pregunta {i} sobre {v}.",
+           "La entrada {i} está a nombre de {n}.", "{n} guarda en la caja {i} {v} de una vecina.", "{n} tradujo un texto sobre {v}.", "{n} y yo pasamos por la casa {i}."],
+}  # fmt: skip
+OTHER_LAST = {
+    "en": ["{n} sells {v} at stand {i}.", "{n} is out of {v}, see order {i}.", "{n} wrote chapter {i}, which is about {v}.", "{n} and I waited {i} minutes for the {v}.",
+           "Invoice {i} for {v} went to {n}.", "{n} asks whether {v} belongs on list {i}.", "{n} has an appointment in room {i}.", "{n} knows somebody who collects {v}."],
+    "de": ["{n} verkauft {v} an Stand {i}.", "Bei {n} ist {v} ausgegangen, siehe Bestellung {i}.", "{n} schreibt Kapitel {i}, darin geht es um {v}.", "Rechnung {i} über {v} ging an {n}.",
+           "{n} fragt, ob {v} auf Liste {i} gehört.", "{n} hat einen Termin in Raum {i}.", "{n} kennt jemanden, der {v} sammelt.", "{n} wartete {i} Minuten."],
+    "es": ["{n} vende {v} en el puesto {i}.", "A {n} se le acabó {v}, véase el pedido {i}.", "{n} escribe el capítulo {i}, que trata de {v}.", "La factura {i} por {v} fue para {n}.",
+           "{n} pregunta si {v} va en la lista {i}.", "{n} tiene una cita en la sala {i}.", "{n} conoce a alguien que colecciona {v}.", "{n} esperó {i} minutos."],
+}  # fmt: skip
 OTHER = {
     "en": ["{n} called about item {i} of the list.", "Met {n} at the station, platform {i}.", "{n} sent report number {i}, with {v} on page two.",
            "{n} spilled {v} over folder {i}.", "Lunch with {n} at table {i}, they were out of {v}.", "{n} repaired shelf {i} in the cellar."],
@@ -99,6 +153,16 @@ OTHER = {
     "es": ["Con {n} en la reunión {i}.", "{n} derramó {v} sobre el informe {i}.", "{n} recogió el paquete {i}.",
            "{n} reparó el estante {i} del sótano.", "{n} llamó por la factura {i}.", "En la mesa {i} con {n}, había {v}."],
 }  # fmt: skip
+
+
+LAST, FRESH = 3, 4
+_STATED = (STATED, STATED_UNSEEN, STATED_LAST, STATED_FRESH)
+_CHANGED = (CHANGED, CHANGED_UNSEEN, CHANGED_LAST, CHANGED_FRESH)
+
+
+def _part(tables: tuple[dict[str, list[str]], ...], language: str, part: int) -> list[str]:
+    """Return the ways to say a thing of one part: the first table holds two parts."""
+    return tables[0][language][8 * part : 8 * part + 8] if part < 2 else tables[part - 1][language]
 
 
 class Preference(Struct):
@@ -116,18 +180,16 @@ def values(domain: str) -> list[str]:
 
 
 def year(seed: int = 7, facts: int = 3_000, *, part: int = 0) -> tuple[dict[str, list[str]], list[Preference]]:
-    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `part` says which eight ways to say it."""
+    """Return notes and what they say is true: 120 preferences of 60 people, 40 of which change. `part` (0 to 4) says which ways to say it."""
     rnd = random.Random(seed)
     lines: dict[date, list[str]] = {}
     truth: list[Preference] = []
     languages = list(VALUES)
-    stated, changed = (
-        {name: more[name] + new[name] for name in VALUES}
-        for more, new in ((STATED, STATED_UNSEEN), (CHANGED, CHANGED_UNSEEN))
-    )
+    stated, changed = ({name: _part(tables, name, part) for name in VALUES} for tables in (_STATED, _CHANGED))
+    other = {LAST: OTHER_LAST, FRESH: OTHER_FRESH}.get(part, OTHER)
 
     def tell(day: date, language: str, ways: list[str], **words: str) -> None:
-        core = rnd.choice(ways[8 * part : 8 * part + 8]).format(**words)
+        core = rnd.choice(ways).format(**words)
         text = f"{rnd.choice(OPENINGS[language])}{core}{rnd.choice(ENDINGS[language])}."
         lines.setdefault(day, []).append(text[0].upper() + text[1:])
 
@@ -152,7 +214,7 @@ def year(seed: int = 7, facts: int = 3_000, *, part: int = 0) -> tuple[dict[str,
         who = rnd.randrange(len(PEOPLE))
         language = languages[who % 3]
         thing = rnd.choice(values(rnd.choice(list(VALUES[language]))))
-        text = rnd.choice(OTHER[language]).format(n=PEOPLE[who], i=number, v=thing)
+        text = rnd.choice(other[language]).format(n=PEOPLE[who], i=number, v=thing)
         lines.setdefault(FIRST + timedelta(days=rnd.randrange(360)), []).append(text)
     files = {}
     for day in sorted(lines):

@@ -20,7 +20,7 @@ from homarus.admin.doctor.files import (
 )
 from homarus.admin.doctor.finding import Finding, Home, Severity
 from homarus.admin.doctor.home import check_config, check_openclaw, check_workspaces
-from homarus.admin.doctor.machine import check_models, check_programs, check_sandbox, installing
+from homarus.admin.doctor.machine import check_models, check_programs, check_sandbox
 from homarus.admin.doctor.sessions import check_sessions
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
@@ -226,10 +226,3 @@ def test_a_model_without_a_key_or_a_meaning_is_named(state: Path) -> None:
         subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
         (finding,) = check_models(subject)
         assert finding.severity == "warning" and words in finding.message
-
-
-def test_a_program_of_pipx_gets_its_extras_through_pipx() -> None:
-    assert (
-        installing("mcp", "/home/ann/.local/share/pipx/venvs/homarus") == "pipx runpip homarus install 'homarus[mcp]'"
-    )
-    assert installing("mcp", "/home/ann/.venv") == "pip install 'homarus[mcp]'"

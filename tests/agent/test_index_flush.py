@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from homarus.agent.open_session import INDEX_FLUSH_SECONDS as SECONDS
 from homarus.agent.open_session import IndexFlusher
 from homarus.core.errors import StorageError
 from homarus.sessions.index import SessionIndex
+
+SECONDS = 0.05
 
 
 class Index:
@@ -22,25 +23,31 @@ class Index:
         self.written += 1
 
 
+async def until(index: Index, written: int) -> None:
+    async with asyncio.timeout(60):
+        while index.written < written:
+            await asyncio.sleep(0.01)
+
+
 def noted(rows: IndexFlusher, index: Index) -> None:
     rows.soon(cast("SessionIndex", index))
 
 
 async def test_many_turns_are_one_write():
-    rows, one, other = IndexFlusher(), Index(), Index()
+    rows, one, other = IndexFlusher(SECONDS), Index(), Index()
     for _ in range(5):
         noted(rows, one)
         noted(rows, other)
     assert one.written == other.written == 0
-    await asyncio.sleep(SECONDS + 0.1)
+    await until(other, 1)
     assert one.written == other.written == 1
     noted(rows, one)
-    await asyncio.sleep(SECONDS + 0.1)
+    await until(one, 2)
     assert (one.written, other.written) == (2, 1)
 
 
 async def test_closing_writes_at_once_and_only_once():
-    rows, index = IndexFlusher(), Index()
+    rows, index = IndexFlusher(SECONDS), Index()
     noted(rows, index)
     rows.close()
     rows.close()
@@ -49,7 +56,7 @@ async def test_closing_writes_at_once_and_only_once():
 
 
 async def test_one_that_cannot_be_written_keeps_no_other_from_it(caplog):
-    rows, full, fine = IndexFlusher(), Index(), Index()
+    rows, full, fine = IndexFlusher(SECONDS), Index(), Index()
     full.broken = True
     noted(rows, full)
     noted(rows, fine)
@@ -59,7 +66,7 @@ async def test_one_that_cannot_be_written_keeps_no_other_from_it(caplog):
 
 
 def test_another_event_loop_has_its_own_timer():
-    rows, index = IndexFlusher(), Index()
+    rows, index = IndexFlusher(SECONDS), Index()
 
     async def turn() -> None:
         noted(rows, index)
@@ -68,7 +75,7 @@ def test_another_event_loop_has_its_own_timer():
 
     async def later() -> None:
         noted(rows, index)
-        await asyncio.sleep(SECONDS + 0.1)
+        await until(index, 1)
 
     asyncio.run(later())
     assert index.written == 1

@@ -17,7 +17,7 @@ from homarus.channels.settings import account_of, accounts_of, default_account, 
 from homarus.config.blocks import validate
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, installing
 
 
 def test_the_word_of_an_account_stands_over_its_channels(tmp_path):
@@ -163,7 +163,7 @@ def test_what_is_missing_comes_with_its_cure():
     import msgspec
 
     needy = msgspec.structs.replace(MANIFEST, needs=("no_such_module.deep",), extra="fake")
-    assert lacks(needy) == ("Fake needs the Python package no_such_module.deep", "pip install 'homarus[fake]'")
+    assert lacks(needy) == ("Fake needs the Python package no_such_module.deep", installing("homarus[fake]"))
     tooled = msgspec.structs.replace(MANIFEST, programs={"no-such-program": "the package tools"})
     assert lacks(tooled) == ("Fake needs the program no-such-program", "install the package tools")
     assert lacks(MANIFEST) == ("", "")

@@ -193,6 +193,7 @@ ROWS = [
             "workers",
             "homes",
             "add h",
+            "invite h",
             "import h .",
             "export h out",
             "remove h",

@@ -63,12 +63,12 @@ def running(*answers: Answer) -> Iterator[Server]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    ready.wait(5)
+    assert ready.wait(60)
     try:
         yield box[0]
     finally:
         done.set()
-        thread.join(5)
+        thread.join(60)
 
 
 def mock(url: str) -> dict[str, object]:

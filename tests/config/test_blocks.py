@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tests.fixtures.homes import HOMES, unpack
 
 import homarus
-from homarus.config.blocks import BLOCKS, build_schema, load_block, validate
+from homarus.config.blocks import BLOCKS, build_schema, described, load_block, validate
 from homarus.config.redact import MARKER
 from homarus.config.report import as_json, has_errors, ordered, table_rows
 from homarus.core.errors import HomarusError
@@ -89,6 +90,38 @@ def test_the_schema_of_everything_and_of_a_part() -> None:
     assert build_schema("agents.entries.work.sandbox.mode")["enum"]
     with pytest.raises(HomarusError, match="no schema"):
         build_schema("messages.queue.nothing")
+
+
+def test_the_schema_says_what_a_key_is_for() -> None:
+    assert "port" in build_schema("gateway.port")["description"]
+    # An agent's own entry has the same words, and so has an account of a channel.
+    own = build_schema("agents.entries.work.timeoutSeconds")["description"]
+    assert own == build_schema("agents.defaults.timeoutSeconds")["description"]
+    assert build_schema("channels.telegram.accounts.work.dmPolicy")["description"]
+
+
+def keys_at(place: str) -> dict[str, Any]:
+    """Return the keys of the object at a place, also where something else may stand there instead."""
+    found = build_schema(place.replace("*", "any"))
+    either = [part["$ref"].rpartition("/")[2] for part in found.get("anyOf", ()) if "$ref" in part]
+    return found["properties"] if not either else found["$defs"][either[0]]["properties"]
+
+
+def test_every_description_is_of_a_key_that_is_read() -> None:
+    for place, below in described().items():
+        assert below.keys() <= keys_at(place).keys(), place
+        assert all(text.endswith(".") and "\n" not in text for text in below.values()), place
+
+
+def test_an_object_whose_keys_are_described_has_all_of_them_described() -> None:
+    """Objects within it may be left out: their keys stand below a name of their own."""
+    for place in described():
+        missing = [
+            key
+            for key, row in keys_at(place).items()
+            if not row.get("description") and row.get("type") in ("string", "integer", "number", "boolean", "array")
+        ]
+        assert missing == [], place
 
 
 def test_a_key_written_twice_is_mentioned(load) -> None:

@@ -29,6 +29,20 @@ from homarus.config.reload import Change, plan_reload
         ),
         ({"meta": {"x": 1}}, {"meta": {"x": 2}}, [Change(("meta", "x"), "none")]),
         ({"x": 1}, {"x": True}, [Change(("x",), "hot")]),
+        *(
+            ({}, {name: {"x": 1}}, [Change((name, "x"), "hot")])
+            for name in ("agents", "models", "messages", "tools", "skills", "mcp", "ui", "logging", "auth", "memory")
+        ),
+        (
+            {},
+            {"plugins": {"entries": {"a": {"enabled": True}}}},
+            [Change(("plugins", "entries", "a", "enabled"), "restart")],
+        ),
+        (
+            {},
+            {"hooks": {"token": "x", "path": "/y"}},
+            [Change(("hooks", "path"), "restart"), Change(("hooks", "token"), "part")],
+        ),
     ],
 )
 def test_what_a_change_takes(old: dict, new: dict, changes: list) -> None:

@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.channels.telegram.bot_api import ALICE, DM
+from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
@@ -46,6 +47,11 @@ def marks(body: dict) -> list[str]:
     """
     keys = [key for each in keys_of(body) if MARK.fullmatch(key := each.rpartition(":")[2])]
     return keys or (UPDATE.findall(json.dumps(body["content"])) if body["role"] == "user" else [])
+
+
+def answers(body: dict) -> bool:
+    """Say whether a stored message is the model's word, whole: what failed or was stopped answers nobody."""
+    return body["role"] == "assistant" and body.get("stopReason") not in {"error", "aborted"}
 
 
 class Worker:
@@ -89,6 +95,7 @@ class Cluster:
         self.workers: dict[str, Worker] = {}
         self.port = 0
         self.stalls: list[tuple[float, float]] = []  # when a message was acknowledged, and how long that took
+        self.slow: list[tuple[float, str]] = []  # what took longest to be acknowledged, and what it waited for
         self.refusals: Counter[str] = Counter()  # what people were told instead
         self._stack = contextlib.AsyncExitStack()
 
@@ -137,6 +144,7 @@ class Cluster:
         volume = HomeVolume(self.database, lease, Path(os.path.realpath(folder)))
         config = settings(self.model.port, TOKEN, self.model_host, hooks={"enabled": True, "token": HOOK}, **more)
         (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        pair(folder)
         await asyncio.to_thread(volume.settle)
         await operator.release([lease])
 
@@ -146,38 +154,50 @@ class Cluster:
             raw = await connect(f"ws://127.0.0.1:{self.port}/h/{home}/", proxy=None, compression=None, max_size=None)
         async with raw:
             client = Wire(raw)
-            answer = await client.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write"))
+            scopes = ("operator.admin", "operator.read", "operator.write")
+            answer = await client.connect(TOKEN, scopes=scopes, device=DEVICE)
             if not answer["ok"]:
                 raise OSError(str(answer))
             yield client
 
-    def acknowledged(self, began: float) -> None:
+    def acknowledged(self, began: float, what: str, steps: list[tuple[str, float]]) -> None:
         now = time.monotonic()
         self.stalls.append((now, now - began))
+        told = ", ".join(f"{step} {at - began:.1f}" for step, at in [*steps[:1], *steps[-7:]])
+        self.slow = sorted([*self.slow, (now - began, f"{what}: {told}")], reverse=True)[:5]
 
     async def talk(self, home: str, session: str, words: list[str], steer: bool, pause: float) -> None:
         """Say words in one session, each until it is acknowledged: a connection that is lost is made again."""
         left = list(words)
-        began = time.monotonic()
+        began, steps = time.monotonic(), list[tuple[str, float]]()
+
+        def step(what: str) -> None:
+            steps.append((what, time.monotonic()))
+
         while left:
             with contextlib.suppress(OSError, WebSocketException, TimeoutError, AssertionError):
+                step("connects")
                 async with self.client(home) as client:
+                    step("connected")
                     while left:
                         mode = {"queueMode": "steer"} if steer else {}
                         params = {"message": left[0], "sessionKey": session, "idempotencyKey": left[0], **mode}
+                        step("says")
                         async with asyncio.timeout(20):  # whoever hears nothing for so long comes again
                             answer = await client.ask("chat.send", params)
                         if not answer["ok"]:
+                            step("is refused")
                             self.refusals[str(answer["error"].get("message"))[:120]] += 1
                             await asyncio.sleep(0.5)  # whoever asks faster than that is told to wait longer
                             break
-                        self.acknowledged(began)
+                        self.acknowledged(began, f"{home} {left[0]}", steps)
                         word = left.pop(0)
                         if not steer:
                             with contextlib.suppress(AssertionError):
                                 await client.call("agent.wait", {"runId": word, "timeoutMs": 20_000})
                         await asyncio.sleep(pause if left else 0)
-                        began = time.monotonic()
+                        began, steps[:] = time.monotonic(), []
+            step("is cut off")
             await asyncio.sleep(0.05)
 
     async def hook(self, home: str, word: str) -> None:
@@ -205,9 +225,12 @@ class Cluster:
             except OSError:
                 return 0
 
-        while await asyncio.to_thread(post) not in (200, 202):
+        steps: list[tuple[str, float]] = []
+        while (status := await asyncio.to_thread(post)) not in (200, 202):
+            steps.append((f"hears {status}", time.monotonic()))
+            self.refusals[f"{path}: {status}"] += 1
             await asyncio.sleep(0.1)
-        self.acknowledged(began)
+        self.acknowledged(began, f"{home} {path}", steps)
 
     async def cron(self, home: str, word: str, every_ms: int) -> None:
         job = {
@@ -219,8 +242,8 @@ class Cluster:
 
     # What became of it.
 
-    def transcripts(self, home: str) -> dict[str, list[tuple[str, list[str]]]]:
-        """Return the messages of every transcript of a home in their order, out of the rows: who spoke, and the keys it came under."""
+    def transcripts(self, home: str) -> dict[str, list[dict]]:
+        """Return the messages of every transcript of a home in their order, out of the rows."""
         files: dict[str, bytes] = {}
         for row in self.database.rows("select path, bytes from file where home = $1", home):
             files[row["path"]] = bytes(row["bytes"] or b"")
@@ -229,9 +252,44 @@ class Cluster:
         found = {}
         for path, data in files.items():
             if "/sessions/" in path and path.endswith(".jsonl"):
-                bodies = [row["message"] for row in map(json.loads, data.splitlines()) if row.get("type") == "message"]
-                found[path] = [(body["role"], marks(body)) for body in bodies]
+                lines = map(json.loads, data.splitlines())
+                found[path] = [row["message"] for row in lines if row.get("type") == "message"]
         return found
+
+    def whereabouts(self, home: str, word: str) -> str:
+        """Say how far a message came: every line of the rows that names it, with the lease it was written under."""
+        found, held = [], self.database.rows("select epoch, worker from lease where home = $1", home)[0]
+        for row in self.database.rows(
+            "select path, epoch, bytes from line where home = $1 and position($2::bytea in bytes) > 0 order by path, at",
+            home, word.encode(),
+        ):  # fmt: skip
+            for line in bytes(row["bytes"]).splitlines():
+                if word.encode() in line:
+                    what = json.loads(line)
+                    body = what.get("message") or {}
+                    kind = body.get("role") or what.get("action") or next(iter(what))
+                    ended = " ".join(filter(None, (body.get("stopReason"), body.get("errorMessage"))))
+                    found.append(f"{'/'.join(row['path'].split('/')[-2:])} {kind} {ended} (lease {row['epoch']})")
+        mail = self.database.rows(
+            "select key from mail where home = $1 and position($2::bytea in body) > 0", home, word.encode()
+        )
+        timer = self.database.rows("select due - clock_timestamp() as due from timer where home = $1", home)
+        found += [f"lies in the mail as {row['key']}" for row in mail]
+        asked = sum(count for words, count in self.model.asked.items() if word in words)
+        return (
+            f"{word} in {home}, which is {held['worker']}'s (lease {held['epoch']}), due {[str(row['due']) for row in timer]}, "
+            f"the model heard it {asked} times:\n    " + "\n    ".join(found or ["no line names it"])
+        )
+
+    def logged(self) -> list[tuple[float, str, str]]:
+        """Return what the workers logged: when, who, and what."""
+        found = []
+        for worker in self.workers.values():
+            for line in Path(worker.log.name).read_text(errors="replace").splitlines():
+                moment, _, text = line.partition(" ")
+                if re.fullmatch(r"\d+\.\d+", moment):
+                    found.append((float(moment), worker.name, text))
+        return sorted(found)
 
     def zombies(self) -> int:
         """Return how many lines stand behind a line of a later lease."""

@@ -8,10 +8,23 @@ import stat
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.gateway.served import Key
+
+from homarus.core.clock import SystemClock, SystemIds
 from homarus.fleet.database import Database
 from homarus.fleet.placement import Placement
 from homarus.fleet.rows import HomeVolume, Lease
+from homarus.gateway.devices import Devices, Pending
+from homarus.gateway.scopes import ALL
 from homarus.storage.volume import mount, unmount
+
+DEVICE = Key()  # of everybody who talks to a home in these tests: nobody is local who comes through the edge
+
+
+def pair(folder: Path, key: Key = DEVICE) -> str:
+    """Let a device into a home that lies in a folder, as its owner would have; return its token."""
+    devices = Devices(folder / ".openclaw" / "homarus" / "devices.json", SystemClock(), SystemIds())
+    return devices.pair(Pending("", key.id, key.text, (), "test", 0), ALL, "owner")[1]
 
 
 def taken(database: Database, home: str, worker: str = "one", *, ttl: float = 3600.0) -> Lease:

@@ -90,6 +90,7 @@ class Postgres:
         settings = {
             "port": self.port, "listen_addresses": self.listen, "unix_socket_directories": self.folder,
             "max_connections": 200, "shared_buffers": "32MB", "log_min_messages": "fatal", "max_wal_senders": 4,
+            "wal_retrieve_retry_interval": "500ms",  # until its standby is back, a primary that was restarted ends no commit
         }  # fmt: skip
         words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         log = open(self.folder / "log", "ab")  # noqa: SIM115 - the server has it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -16,6 +17,8 @@ from homarus.fleet.worker import Worker, serve
 
 async def main(dsn: str, name: str, root: str, host: str, secret: str) -> None:
     tell_on_signal()
+    logging.basicConfig(format="%(created).2f %(name)s: %(message)s")
+    logging.getLogger("homarus.fleet").setLevel(logging.INFO)
     with Database(dsn, name=name) as database:
         port = socket.create_server((host, 0))
         address = f"http://{host}:{port.getsockname()[1]}"

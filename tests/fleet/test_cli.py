@@ -1,6 +1,7 @@
 """`homarus fleet` as a person types it, against a real Postgres, with real processes for worker and edge."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -72,6 +73,17 @@ def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
     assert {"fsync is off: what was acknowledged can be lost in a power cut", "no worker takes homes"} == {
         c["what"] for c in checks if c["state"] == "bad"
     }
+    said = asked(capfd, "invite", "bob", "--minutes", "60")  # no worker is there yet: it waits for one
+    assert (said["taken"], said["gatewayUrl"]) == (False, "wss://bob.agents.example")
+    code = json.loads(base64.urlsafe_b64decode(said["setupCode"] + "=="))
+    assert code["url"] == said["gatewayUrl"]
+    assert said["link"] == f"https://bob.agents.example/#pair={code['bootstrapToken']}"
+    said = asked(capfd, "invite", "bob", "--url", "ws://127.0.0.1:8080/h/bob/")
+    assert (said["gatewayUrl"], said["link"]) == ("ws://127.0.0.1:8080/h/bob", None)
+    capfd.readouterr()
+    assert run(["fleet", "invite", "bob"]) == 0
+    shown = capfd.readouterr()
+    assert "https://bob.agents.example/#pair=" in shown.out and "no worker has taken it in yet" in shown.err
     asked(capfd, "remove", "ada", "--yes")
     assert [each["home"] for each in asked(capfd, "homes")["homes"]] == ["bob"]
     assert list((tmp_path / "objects").rglob("*.zst")) == []
@@ -84,12 +96,20 @@ def test_a_fleet_is_looked_after_by_hand(file, home, tmp_path, capfd):
         (["export", "nobody", "x"], "no home"),
         (["move", "nobody", "w"], "no home"),
         (["drain", "w"], "no worker"),
+        (["invite", "nobody"], "no home"),
+        (["invite", "No Such"], "cannot name"),
+        (["invite", "nobody", "--url", "there"], "no address"),
         (["quota", "nobody"], "no home"),
         (["quota", "nobody", "speed=1"], "no quota"),
         (["remove", "nobody", "--yes"], "no home"),
         (["add", "No Such"], "cannot name"),
         (["import", "ada", "etc"], "no home"),
         (["worker", "--listen", "here"], "no address"),
+        (["worker", "--listen", "127.0.0.1:99999"], "no address"),
+        (["worker", "--address", "here"], "no address"),
+        (["quota", "nobody", "files"], "is not said"),
+        (["quota", "nobody", "files=x"], "must be a number"),
+        (["quota", "nobody", "messagesPerSecond=inf"], "without end"),
     ],
 )
 def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypatch, capfd):
@@ -105,6 +125,7 @@ def test_mistakes_are_told_with_their_cure(words, said, file, tmp_path, monkeypa
     [
         ({}, "no database is named"),
         ({"HOMARUS_FLEET_DATABASE": "nonsense"}, "begins with 'nonsense'"),
+        ({"HOMARUS_FLEET_DATABASE": "postgresql://x:a4711/8@127.0.0.1:9/none"}, "is no number"),
         ({"HOMARUS_FLEET_DATABASE": "postgresql://x@127.0.0.1:9/none"}, "is away"),
         ({"HOMARUS_FLEET_FILE": "/nowhere/fleet.json"}, "there is no /nowhere/fleet.json"),
     ],
@@ -124,6 +145,22 @@ def test_without_a_fleet_every_command_says_what_to_do(words, variables, said, t
     assert run(["fleet", *words]) != 0
     shown = "".join(capfd.readouterr())
     assert said in shown and "(" in shown and "unexpected" not in shown
+    assert "4711" not in shown
+
+
+def test_an_invitation_is_drawn_on_a_terminal(file, capfd):
+    asked(capfd, "add", "bob")
+    ours, theirs = os.openpty()
+    with open(ours, "rb", buffering=0) as screen:
+        words = [sys.executable, "-m", "homarus", "fleet", "invite", "bob"]
+        with subprocess.Popen(words, stdout=theirs, stderr=subprocess.DEVNULL) as shown:
+            os.close(theirs)
+            drawn = b""
+            with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+                while piece := screen.read(65536):
+                    drawn += piece
+        assert shown.returncode == 0
+    assert "█▀" in drawn.decode() and b"#pair=" in drawn
 
 
 def test_a_database_that_refuses_is_told_and_no_file_is_left(server, tmp_path, monkeypatch, capfd):
@@ -219,3 +256,24 @@ def test_real_processes_serve_a_home_and_hand_it_over(file, home, capfd):
             until(lambda: asked(capfd, "homes")["homes"][0]["worker"] == "two")
             until(lambda: ask(f"{edge}/h/ada/health")[0] == 200)
         assert asked(capfd, "homes")["homes"][0]["worker"] is None  # it left, and nobody is there
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"database": ', "is no JSON5: Unclosed"),
+        ("[]", "holds no object"),
+        ('{"databse": "x"}', "unknown field `databse`"),
+        ('{"database": 5}', "$.database"),
+        ('{"database": "postgresql://x/y", "trustedProxies": ["my.proxy"]}', "'my.proxy' is no address"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_used_is_told_with_its_cure(text, said, tmp_path, capfd):
+    place = tmp_path / "fleet.json"
+    place.mkdir() if text is None else place.write_text(text)
+    place.chmod(0o700)
+    assert run(["fleet", "--file", str(place), "status"]) == 78
+    shown = capfd.readouterr().err
+    assert str(place) in shown or "trustedProxies" in shown
+    assert said in shown and "(" in shown

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.channels.telegram.bot_api import TOKEN, BotApi, serving
-from tests.fleet.cluster import HOOK, Cluster
+from tests.channels.telegram.bot_api import DM, TOKEN, BotApi, serving
+from tests.fleet.cluster import HOOK, Cluster, answers, marks
 from tests.fleet.model import ModelServer
 from tests.fleet.postgres import Postgres, short_folder
 from tests.fleet.stacks import tell_on_signal
@@ -37,8 +37,8 @@ HERE, THERE = (f"10.213.{_NET >> 6}.{(_NET & 63) * 4 + last}" for last in (1, 2)
 class Load:
     """People in many sessions, half of whom do not wait for an answer before they go on; web hooks, a bot that is called, and jobs."""
 
-    def __init__(self, cluster: Cluster, api: BotApi) -> None:
-        self.cluster, self.api = cluster, api
+    def __init__(self, cluster: Cluster, api: BotApi, length: float = LENGTH) -> None:
+        self.cluster, self.api, self.length = cluster, api, length
         self.homes = [f"h{number}" for number in range(HOMES)]
         self.words = {number: [f"s{number:04d}{place:03d}" for place in range(MESSAGES)] for number in range(SESSIONS)}
         self.ticking, self.bots = self.homes[:5], self.homes[-3:]
@@ -57,18 +57,18 @@ class Load:
 
     async def run(self) -> None:
         await asyncio.gather(*(self.cluster.cron(home, "tick1", 2000) for home in self.ticking))
-        pause = LENGTH / MESSAGES
-        talks = [
-            self.cluster.talk(
-                self.homes[number % HOMES], f"talk{number}", words, steer=number % 2 == 0, pause=pause
-            )
-            for number, words in self.words.items()
-        ]  # fmt: skip
+        pause = self.length / MESSAGES
+        talks = [self.talk(number, pause) for number in self.words]
         hooks = [self.hooks(number) for number in range(HOOKS)]
         await asyncio.gather(*talks, *hooks, *(self.called(home, pause) for home in self.bots))
 
+    async def talk(self, number: int, pause: float) -> None:
+        await asyncio.sleep(pause * number / SESSIONS)  # people do not speak in step
+        home, words = self.homes[number % HOMES], self.words[number]
+        await self.cluster.talk(home, f"talk{number}", words, steer=number % 2 == 0, pause=pause)
+
     async def hooks(self, number: int) -> None:
-        await asyncio.sleep(number * LENGTH / HOOKS)
+        await asyncio.sleep(number * self.length / HOOKS)
         await self.cluster.hook(self.homes[number % HOMES], f"hook{number:04d}")
 
     async def called(self, home: str, pause: float) -> None:
@@ -80,13 +80,15 @@ class Load:
             await asyncio.sleep(pause)
 
     async def answered(self) -> None:
-        """Wait until everything that was said stands in the transcripts with an answer behind it, and every tick has ended."""
+        """Wait until everything that was said is answered, the answers that a chat waits for are there, and every tick has ended."""
         ends = time.monotonic() + 600
-        patient = time.monotonic() + 180
         while missing := await asyncio.to_thread(self.missing):
-            if time.monotonic() > patient and not (missing := await asyncio.to_thread(self.unexplained, missing)):
-                break
-            assert time.monotonic() < ends, missing
+            if time.monotonic() > ends:
+                told = [await asyncio.to_thread(self.cluster.whereabouts, *each) for each in missing[:20]]
+                raise AssertionError(f"{len(missing)} were not answered\n" + "\n".join(told))
+            await asyncio.sleep(1)
+        while unsent := await asyncio.to_thread(self.unsent):
+            assert time.monotonic() < ends, f"answers that Telegram never got: {unsent}"
             await asyncio.sleep(1)
         begun = {home: (await asyncio.to_thread(self.cluster.ticks, home))[0] for home in self.ticking}
         while open_ticks := [
@@ -97,37 +99,45 @@ class Load:
             assert time.monotonic() < ends, open_ticks
             await asyncio.sleep(1)
 
-    def missing(self) -> list[str]:
-        answered: set[str] = set()
+    def wanted(self) -> Iterator[tuple[str, str]]:
+        """Yield everything that is said, and the home to which it is."""
+        for number, words in self.words.items():
+            yield from ((self.homes[number % HOMES], word) for word in words)
+        for home, words in self.updates.items():
+            yield from ((home, word) for word in words)
+        yield from ((self.homes[number % HOMES], f"hook{number:04d}") for number in range(HOOKS))
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Return what stands in no transcript with an answer of the model behind it."""
+        answered: set[tuple[str, str]] = set()
         for home in self.homes:
             for messages in self.cluster.transcripts(home).values():
-                last = max((at for at, (role, _) in enumerate(messages) if role == "assistant"), default=0)
-                answered.update(mark for role, marks in messages[:last] if role == "user" for mark in marks)
-        wanted = [mark for words in (*self.words.values(), *self.updates.values()) for mark in words]
-        wanted += [f"hook{number:04d}" for number in range(HOOKS)]
-        return [mark for mark in wanted if mark not in answered]
+                last = max((at for at, body in enumerate(messages) if answers(body)), default=0)
+                answered.update(
+                    (home, mark) for body in messages[:last] if body["role"] == "user" for mark in marks(body)
+                )
+        return [each for each in self.wanted() if each not in answered]
 
-    def unexplained(self, marks: list[str]) -> list[str]:
-        """Return those that are not in a transcript whose home moved twice since: a turn that is cut off twice is not begun again."""
-        return [
-            mark
-            for mark in marks
-            if not self.cluster.database.rows(
-                """select 1 from line join lease using (home) where path like '%/sessions/%.jsonl'
-                and position($1::bytea in bytes) > 0 and lease.epoch >= line.epoch + 2""",
-                mark.encode(),
-            )
-        ]
+    def unsent(self) -> list[str]:
+        """Return answers to what came from Telegram that nobody sees there."""
+        shown = "\n".join(self.api.shown(str(DM["id"])))
+        texts = (
+            part.get("text", "")
+            for home in self.bots
+            for messages in self.cluster.transcripts(home).values()
+            for body in messages
+            if answers(body)
+            for part in body["content"]
+        )
+        return [text for text in texts if "re: tele" in text and text.strip() not in shown]
 
     def check(self) -> dict[str, int]:
         """Return what went wrong; everything must be 0."""
-        disordered, missing = 0, self.missing()
-        if missing:
-            print(f"\ncut off twice, and not answered: {missing}")  # noqa: T201
+        disordered = 0
         said: Counter[str] = Counter()
         for home in self.homes:
             for path, messages in self.cluster.transcripts(home).items():
-                own = [mark for role, marks in messages if role == "user" for mark in marks]
+                own = [mark for body in messages if body["role"] == "user" for mark in marks(body)]
                 said.update(own)
                 firsts = [mark for mark in dict.fromkeys(own) if not mark.startswith("hook")]  # nobody orders those
                 if firsts != sorted(firsts):
@@ -135,15 +145,15 @@ class Load:
                     print(f"\nout of order in {home} {path}: {firsts}")  # noqa: T201
                 if len(own) > len(set(own)):
                     print(f"\ntwice in {home} {path}: {own}")  # noqa: T201
-        doubled = sum(count - 1 for count in said.values())
         ticks, idle = 0, 0
         for home in self.ticking:
             begun, ended = self.cluster.ticks(home)
             ticks += sum(count > 1 for count in begun.values()) + sum(count > 1 for count in ended.values())
             idle += len(ended) < 3
         return {
-            "lost": len(self.unexplained(missing)), "doubled": doubled, "out of order": disordered,
-            "zombies": self.cluster.zombies(), "ticks twice": ticks, "jobs that stopped": idle,
+            "lost": len(self.missing()), "doubled": sum(count - 1 for count in said.values()),
+            "out of order": disordered, "zombies": self.cluster.zombies(), "ticks twice": ticks,
+            "jobs that stopped": idle,
         }  # fmt: skip
 
 
@@ -226,6 +236,7 @@ class Chaos:
     def __init__(self, cluster: Cluster, primary: Postgres, standby: Postgres, cable: Cable) -> None:
         self.cluster, self.primary, self.standby, self.cable = cluster, primary, standby, cable
         self.began = [("before", time.monotonic())]
+        self.clocks = time.time() - time.monotonic()
 
     def now(self, name: str) -> None:
         self.began.append((name, time.monotonic()))
@@ -258,13 +269,27 @@ class Chaos:
         await asyncio.to_thread(self.standby.promote)
 
     def stalls(self) -> str:
-        """Return the longest wait for an acknowledgement after each failure."""
+        """Return the longest wait for an acknowledgement after each failure, and what the workers did meanwhile."""
         ends = [*(moment for _, moment in self.began[1:]), time.monotonic() + 1]
-        parts = []
+        parts, logged = [], [(moment - self.clocks, who, text) for moment, who, text in self.cluster.logged()]
         for (name, start), end in zip(self.began, ends, strict=True):
             waits = [wait for moment, wait in self.cluster.stalls if start <= moment < end]
-            parts.append(f"{name} {max(waits, default=0):.1f} s")
-        return ", ".join(parts)
+            lines = [(moment - start, who, text) for moment, who, text in logged if start <= moment < end]
+            took = [f"{who} after {moment:.1f} s" for moment, who, text in lines if " took " in text]
+            opened = [
+                (float(text.split(" opened in ")[1].split()[0]), moment)
+                for moment, _, text in lines
+                if " opened in " in text
+            ]
+            longest, last = (
+                max((each for each, _ in opened), default=0),
+                max((moment for _, moment in opened), default=0),
+            )
+            parts.append(
+                f"{name}: {max(waits, default=0):.1f} s; homes taken by {', '.join(took) or 'nobody'};"
+                f" {len(opened)} opened, the slowest in {longest:.2f} s, the last after {last:.1f} s"
+            )
+        return "\n".join(parts)
 
 
 async def test_all_that_can_fail_fails_while_people_talk(tmp_path, cable):
@@ -306,7 +331,8 @@ def alive(cluster: Cluster) -> list:
 def report(cluster: Cluster, result: dict[str, int], refused: dict[str, int], chaos: Chaos) -> None:
     stalls = sorted(wait for _, wait in cluster.stalls)
     half, most = stalls[len(stalls) // 2], stalls[-1]
+    slow = "\n".join(f"{wait:.1f} s {told}" for wait, told in cluster.slow)
     print(  # noqa: T201 - figures for whoever runs this
-        f"\n{len(stalls)} messages: {result}, refused {refused}, acknowledged after {half:.3f} s (longest stall {most:.1f} s:"
-        f" {chaos.stalls()}); {dict(cluster.refusals)}"
+        f"\n{len(stalls)} messages: {result}, refused {refused}, acknowledged after {half:.3f} s, longest stall {most:.1f} s;"
+        f" {dict(cluster.refusals)}\n{chaos.stalls()}\n{slow}"
     )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from homarus.fleet.database import Database
 from homarus.fleet.rows import HomeVolume
 
 
-def volumes(database: Database, folder: Path, count: int, lost: list[str] | None = None) -> list[HomeVolume]:
-    commits, told = Commits(database), lost if lost is not None else []
+def volumes(
+    database: Database, folder: Path, count: int, lost: list[str] | None = None, **given: float
+) -> list[HomeVolume]:
+    commits, told = Commits(database, **given), lost if lost is not None else []
     made = []
     for number in range(count):
         lease = taken(database, f"h{number}", f"w{number}")
@@ -53,6 +56,46 @@ def test_lines_of_many_homes_are_all_there_in_order(database, tmp_path):
     assert [row["n"] for row in database.rows("select count(*) as n from file group by home")] == [1] * 5
 
 
+def eventually(true) -> None:
+    ends = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_what_was_written_until_somebody_waits_is_one_commit(database, tmp_path):
+    mine, other = volumes(database, tmp_path, 2, soon=3600)
+    wanted = written(mine, 2)
+    mine.append("log", sum(map(len, wanted)), b"by the way\n", 0o600, durable=False)
+    written(other, 1)
+    assert lines(database, "h0") == []
+    asyncio.run(mine.durable())
+    assert lines(database, "h0") == [*wanted, b"by the way\n"]
+    assert [row["n"] for row in database.rows("select count(distinct xmin::text) as n from line")] == [1]
+    assert lines(database, "h1") == []  # nobody waits for it yet
+    asyncio.run(other.durable())
+    assert len(lines(database, "h1")) == 1
+
+
+def test_nobody_waits_for_a_file_that_need_not_last(database, tmp_path):
+    (mine,) = volumes(database, tmp_path, 1, soon=3600)
+    path = tmp_path / "counts.json"
+    path.write_bytes(b"{}")
+    with path.open("rb") as file:
+        mine.put("counts.json", file.fileno(), durable=False)
+        asyncio.run(mine.durable())
+        assert database.rows("select 1 from file") == []
+        written(mine, 1)
+        asyncio.run(mine.durable())
+    assert [row["path"] for row in database.rows("select path from file order by path")] == ["counts.json", "log"]
+
+
+def test_what_nobody_waits_for_goes_by_itself(database, tmp_path):
+    (mine,) = volumes(database, tmp_path, 1)
+    wanted = written(mine, 2)
+    eventually(lambda: lines(database, "h0") == wanted)
+
+
 def test_a_home_that_was_taken_away_is_refused_and_the_others_are_not(server, database, tmp_path):
     lost: list[str] = []
     homes = volumes(database, tmp_path, 3, lost)
@@ -72,7 +115,8 @@ def test_a_home_that_was_taken_away_is_refused_and_the_others_are_not(server, da
         asyncio.run(each.durable())
         assert lines(database, each.lease.home)[-1] == b"more\n"
     assert b"more\n" not in lines(database, "h1")
-    assert homes[1].fenced and lost == ["h1"]
+    eventually(lambda: lost == ["h1"])
+    assert homes[1].fenced
     with pytest.raises(Fenced):
         homes[1].append("more", 5, b"again\n", 0o600, durable=True)
 
@@ -111,6 +155,11 @@ class Away:
         self._server.start() if self._killed else self._server.signal(signal.SIGCONT)
 
 
+def rested(home) -> bool:
+    """Say whether nothing of a home is on its way to the rows, nor will be by itself."""
+    return home.gateway.runtime.index_flusher._timer is None and not home.volume.waits and home.volume.calm is not None
+
+
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
 async def test_a_worker_goes_on_without_postgres_and_says_nothing_that_is_not_kept(own, killed, tmp_path):
     model, away = ModelServer(), Away(own, killed)
@@ -123,6 +172,7 @@ async def test_a_worker_goes_on_without_postgres_and_says_nothing_that_is_not_ke
             async with one.client("ada") as ada, one.client("bob") as bob:
                 await said(ada, "word1")
                 await said(bob, "word2")
+                await until(lambda: rested(one.worker.open["bob"]))
                 await asyncio.to_thread(away.begin)
                 try:
                     waiting = asyncio.ensure_future(said(ada, "word3"))

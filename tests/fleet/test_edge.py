@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from homarus.core.errors import StorageError
 from homarus.fleet import edge as edges
-from homarus.fleet.edge import CLIENT, HOME, SECRET, Edge, Pace
+from homarus.fleet.edge import CLIENT, HOME, NAME, SECRET, Edge, Pace
 from homarus.fleet.served import Call
 from homarus.fleet.settings import Fleet, Quota
 from homarus.fleet.watch import MISSES, Place
@@ -149,7 +149,7 @@ async def test_a_request_reaches_the_home_by_path_and_by_host(stand: Stand) -> N
     (path, query, sent, _), (second, _, again, data) = stand.owner.seen
     assert (path, query, sent["cookie"]) == ("/v1/x y", "q=1&q=2", "a=1")
     assert (second, data, again["host"]) == ("/v1/x", b"data", "Ada.agents.example:443")
-    assert (sent[HOME], sent[SECRET], sent[CLIENT]) == ("ada", FLEET.secret, "127.0.0.1")
+    assert (sent[HOME], sent[SECRET], sent[CLIENT]) == ("ada", FLEET.secret, "")
     assert stand.book.asked == 1
 
 
@@ -163,8 +163,36 @@ async def test_a_client_cannot_speak_for_the_edge(stand: Stand) -> None:
     }
     await stand.ask("/h/ada/", **bad)
     sent = stand.owner.seen[0][2]
-    assert (sent[HOME], sent[SECRET], sent[CLIENT]) == ("ada", FLEET.secret, "127.0.0.1")
+    assert (sent[HOME], sent[SECRET], sent[CLIENT]) == ("ada", FLEET.secret, "")
     assert not {"x-forwarded-for", "forwarded"} & set(sent)
+
+
+@pytest.mark.parametrize(
+    ("listed", "said", "client"),
+    [
+        ([], "203.0.113.9", ""),
+        (["127.0.0.1"], "203.0.113.9", "203.0.113.9"),
+        (["10.0.0.0/8", "127.0.0.0/8"], "10.9.9.9, 2001:db8::1", "2001:db8::1"),
+        (["127.0.0.1"], "203.0.113.9, 127.0.0.1", ""),
+        (["127.0.0.1"], "::ffff:127.0.0.1", ""),
+        (["127.0.0.1"], "localhost", ""),
+        (["192.0.2.1"], "203.0.113.9", ""),
+    ],
+)
+async def test_whoever_comes_is_who_a_listed_proxy_names_and_never_this_machine(
+    listed: list[str], said: str, client: str, stand: Stand
+) -> None:
+    stand.edge._fleet = msgspec.structs.replace(FLEET, trusted_proxies=tuple(listed))
+    await stand.ask("/h/ada/", x_forwarded_for=said)
+    assert stand.owner.seen[0][2][CLIENT] == client
+
+
+async def test_a_home_has_its_name_only_where_it_was_asked_for_by_it(stand: Stand) -> None:
+    stand.home("bob")
+    await stand.ask("/", host="Ada.agents.example.:8443")
+    await stand.ask("/h/bob/", host="ada.agents.example")  # its page is another home's
+    await stand.ask("/h/bob/", host="x", x_homarus_name="bob.agents.example")
+    assert [headers[NAME] for _, _, headers, _ in stand.owner.seen] == ["ada.agents.example", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +261,7 @@ async def test_a_web_hook_survives_a_home_that_nobody_holds(stand: Stand) -> Non
     (home, key), data = next(iter(stand.book.letters.items()))
     call = msgspec.msgpack.decode(data, type=Call)
     assert (home, key) == ("eve", "hook:hooks/wake:7")
-    assert (call.method, call.path, call.body, call.client) == ("POST", "/hooks/wake?a=1", b'{"n":1}', "127.0.0.1")
+    assert (call.method, call.path, call.body, call.client) == ("POST", "/hooks/wake?a=1", b'{"n":1}', "")
     assert dict(call.headers)["authorization"] == "Bearer t" and SECRET not in dict(call.headers)
     stand.book.full = True
     assert (await stand.ask("/h/eve/hooks/x", method="POST", body=b"{}"))[0] == 507

@@ -171,6 +171,13 @@ def test_a_wrong_secret_is_refused_with_its_cure(bucket: Store) -> None:
         stored(bucket, b"x")
 
 
+def test_a_bucket_that_is_not_there_is_told_with_its_cure(bucket: Store) -> None:
+    assert isinstance(bucket.objects, objects.Bucket)
+    bucket.wait(bucket.objects._ask("DELETE", ""))
+    with pytest.raises(StorageError, match=r"404.*make the bucket"):
+        stored(bucket, b"x")
+
+
 def test_a_store_that_is_away_is_said() -> None:
     store = Store(objects_at("s3://b", {**ENV, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}, HttpClient()))
     with pytest.raises(StorageError, match="away"):

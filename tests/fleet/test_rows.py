@@ -180,6 +180,16 @@ def test_a_late_write_of_an_old_lease_is_refused_and_leaves_no_trace(database, t
             assert tree(tmp_path / "new") == tree(tmp_path / "old")
 
 
+def test_removing_what_is_not_there_leaves_nothing_to_look_for(database, tmp_path):
+    with mounted(database, taken(database, "ada"), tmp_path / "ada") as volume:
+        write_atomic(volume.folder / "a.md", b"one")
+        assert not remove(volume.folder / "b.md")
+        assert not volume.waits
+        (volume.folder / "a.md").unlink()  # by somebody who does not say so
+        assert not remove(volume.folder / "a.md")
+        assert volume.settle() == ["a.md"]
+
+
 def test_what_need_not_be_durable_rides_with_the_next_durable_line(database, tmp_path):
     with mounted(database, taken(database, "ada"), tmp_path / "ada") as volume:
         log = JsonlWriter.open(tmp_path / "ada" / "log.jsonl")

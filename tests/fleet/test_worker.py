@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
@@ -48,6 +49,7 @@ async def made(database, home: str, model: ModelServer, tmp_path: Path, **more) 
     (folder / ".openclaw").mkdir(parents=True)
     volume = HomeVolume(database, lease, Path(os.path.realpath(folder)))
     (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(settings(model.port, TOKEN, **more)))
+    pair(folder)
     await asyncio.to_thread(volume.settle)
     await operator.release([lease])
     await operator.leave()
@@ -58,14 +60,14 @@ class Served:
         self.worker, self.port = worker, port
 
     def headers(self, home: str) -> dict[str, str]:
-        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "127.0.0.1"}
+        return {"x-homarus-home": home, "x-homarus-fleet": SECRET, "x-homarus-client": "192.0.2.1"}
 
     @asynccontextmanager
     async def client(self, home: str):
         url = f"ws://127.0.0.1:{self.port}/"
         async with connect(url, additional_headers=self.headers(home), proxy=None, compression=None) as raw:
             client = Wire(raw)
-            assert (await client.connect(TOKEN))["ok"]
+            assert (await client.connect(TOKEN, device=DEVICE))["ok"]
             yield client
 
     async def ask(self, home: str, text: str, session: str = "main", **more) -> dict:
@@ -146,6 +148,40 @@ async def test_the_next_owner_goes_on_where_the_last_one_was(database, model, tm
     assert texts.index("word1") < texts.index("word2")
 
 
+def logged(database) -> bytes:
+    return b"".join(row["bytes"] for row in database.rows("select bytes from line"))
+
+
+async def test_a_turn_that_an_upgrade_cuts_off_goes_on_with_the_next_owner(database, model, tmp_path):
+    await made(database, "ada", model, tmp_path)
+    model.seconds = 600.0
+    async with working(database, "one", tmp_path / "one") as one:
+        await until(lambda: "ada" in one.worker.held)
+        async with one.client("ada") as client:
+            await client.call("agent", {"message": "word1", "sessionKey": "main", "idempotencyKey": "1"})
+            await until(lambda: model.asked["word1"])
+    assert b"settled" not in logged(database)
+    model.seconds = 0.02
+    async with working(database, "two", tmp_path / "two"):  # nobody says anything to it
+        await until(lambda: b"re: word1" in logged(database))
+    assert model.asked["word1"] == 2
+
+
+async def test_a_home_on_its_way_out_takes_no_letter_and_loses_none(database, model, tmp_path):
+    await made(database, "ada", model, tmp_path)
+    async with working(database, "one", tmp_path / "one") as one:
+        await until(lambda: "ada" in one.worker.held)
+        await one.ask("ada", "word1")
+        served = one.worker.open["ada"]
+        call = Letter("ada", "hook:telegram-webhook:1", letter("/telegram-webhook", {}, b"{}"))
+        assert await served.deliver(call), "no account is called here, so nobody will ever take it"
+        served.gateway.stopping = "the home moves"
+        assert not await served.deliver(call), "whether one is called here the next owner knows"
+        gateway, served.gateway = served.gateway, None
+        assert not await served.deliver(call)
+        served.gateway = gateway
+
+
 async def test_nothing_is_answered_without_the_secret_or_for_a_home_of_somebody_else(database, model, tmp_path):
     await made(database, "ada", model, tmp_path)
     async with working(database, "one", tmp_path / "one") as one:
@@ -209,7 +245,8 @@ async def test_a_sleeping_home_is_woken_by_its_own_clock(database, model, tmp_pa
         await until(lambda: "ada" in one.worker.held)
         async with connect(f"ws://127.0.0.1:{one.port}/", additional_headers=one.headers("ada"), proxy=None) as raw:
             admin = Wire(raw)
-            assert (await admin.connect(TOKEN, scopes=("operator.admin", "operator.read", "operator.write")))["ok"]
+            scopes = ("operator.admin", "operator.read", "operator.write")
+            assert (await admin.connect(TOKEN, scopes=scopes, device=DEVICE))["ok"]
             job = {
                 "name": "tick", "schedule": {"kind": "every", "everyMs": 3000}, "sessionTarget": "isolated",
                 "wakeMode": "now", "payload": {"kind": "agentTurn", "message": "tick1"}, "delivery": {"mode": "none"},

@@ -136,7 +136,7 @@ class Key:
     def __init__(self, dialect: str = "v3") -> None:
         self._key = Ed25519PrivateKey.generate()
         self.public = self._key.public_key().public_bytes_raw()
-        self.id = hashlib.sha256(self.public).hexdigest()
+        self.id, self.text = hashlib.sha256(self.public).hexdigest(), _text(self.public)
         self.dialect = dialect
 
     def proof(self, hello: dict[str, Any], challenge: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Key:
         said += [str(challenge["ts"]), auth.get("token") or auth.get("deviceToken") or "", challenge["nonce"]]
         said += [client["platform"], ""] if self.dialect == "v3" else []
         signature = self._key.sign("|".join(said).encode())
-        facts = {"id": self.id, "publicKey": _text(self.public), "signature": _text(signature)}
+        facts = {"id": self.id, "publicKey": self.text, "signature": _text(signature)}
         return {**facts, "signedAt": challenge["ts"], "nonce": challenge["nonce"]}
 
 

@@ -270,7 +270,7 @@ async def cut_off(gateway: Process, dice: random.Random, taken: set[str], number
         await talk
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kills", [2, pytest.param(300, marks=pytest.mark.deep)])
 async def test_no_kill_loses_or_doubles_what_was_taken(kills: int) -> None:
     dice, taken = random.Random(7), set[str]()
     with tempfile.TemporaryDirectory(prefix="h") as short, mock_model.serving() as model:
@@ -281,7 +281,7 @@ async def test_no_kill_loses_or_doubles_what_was_taken(kills: int) -> None:
         assert taken
         await asyncio.to_thread(gateway.start)
         try:
-            limit = time.monotonic() + 120
+            limit = time.monotonic() + 600
             asked, answered = gateway.said()
             while not taken <= set(answered) and time.monotonic() < limit:
                 await asyncio.sleep(0.3)

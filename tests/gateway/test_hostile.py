@@ -337,7 +337,7 @@ async def test_an_invitation_opens_the_door_once_and_not_too_wide(tmp_path: Path
     house = House(tmp_path, config={"gateway": {"auth": {"token": TOKEN}, "trustedProxies": ["127.0.0.1"]}})
     via = {"X-Forwarded-For": "203.0.113.9"}
     async with served(house, token=None) as home:
-        code = home.gateway.door.codes.make(implied({"operator.write"}))
+        code = home.gateway.devices.invite(implied({"operator.write"}))
         offer = {"bootstrapToken": code}
         async with home.socket(**via) as client:
             assert refused(await client.connect(auth=offer)) == "AUTH_BOOTSTRAP_TOKEN_INVALID"  # and it is not used up

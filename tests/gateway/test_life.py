@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,11 +18,14 @@ from typing import Any
 
 import pytest
 from tests.gateway.served import TOKEN, Served, served
+from tests.ports import own_port
 from tests.scenarios.home import House, merge, until
 
 from homarus.core.clock import SystemClock
-from homarus.gateway.logs import JsonLines, Ledger, read_ledger, read_log
+from homarus.gateway.live import Given
+from homarus.gateway.logs import JsonLines, Ledger, Tail, read_ledger, read_log
 from homarus.gateway.metrics import MAX_NAMES, Metrics
+from homarus.gateway.server import Gateway, serve
 
 httpx = pytest.importorskip("httpx2")
 
@@ -83,7 +88,8 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
     assert caplog.text.count("the last good content stands in for it") <= 1
     assert f"{path}:1" in caplog.text
     path.write_text(json.dumps({"tools": {"deny": 7}}))
-    home.gateway.life.changed()
+    assert home.gateway.life.changed() == "none"
+    assert "is not used" in caplog.text and "tools.deny" in caplog.text
     now = home.gateway.client.home.config.document
     assert now is before
 
@@ -94,7 +100,7 @@ async def test_any_other_change_takes_a_fresh_start_and_waits_for_what_runs(home
         ident = await client.send("agent", {"message": "begin", "idempotencyKey": "r1"})
         await client.response(ident)
         await home.house.model.entered.wait()
-        change(home.house, {"models": {"providers": {}}, "logging": {"level": "debug"}})
+        change(home.house, {"env": {"vars": {"TEA": "green"}}})
         assert home.gateway.life.changed() == "restart"
         ended = asyncio.ensure_future(home.gateway.life.ended())
         await until(lambda: bool(home.gateway.stopping))
@@ -181,6 +187,10 @@ def test_the_log_holds_no_secrets_no_control_characters_and_not_too_much(tmp_pat
     logger.error("next")
     assert [row["message"] for row in read_log(tmp_path / "gateway.log", 10, place)[0]] == ["next"]
     assert (tmp_path / "gateway.log").stat().st_mode & 0o77 == 0
+    (tmp_path / "gateway.log").replace(tmp_path / "moved")
+    logger.error("anew")
+    assert [row["message"] for row in read_log(tmp_path / "gateway.log", 10)[0]] == ["anew"]
+    (tmp_path / "moved").unlink()
     for _ in range(12_000):
         logger.warning("y" * 4_000)
     logger.removeHandler(handler)
@@ -188,6 +198,39 @@ def test_the_log_holds_no_secrets_no_control_characters_and_not_too_much(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("gateway.log", "gateway.log.1", "gateway.log.2", "gateway.log.3")
     ]
+
+
+def test_whoever_follows_the_log_misses_nothing_when_another_file_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.log"
+    tail, seen, said = Tail(lambda: path), list[str](), list[str]()
+
+    def say(text: str, *, cut: bool = False) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps({"message": text}) + ("" if cut else "\n"))
+        said.append(text)
+
+    def look() -> None:
+        seen.extend(row["message"] for row in tail.more())
+
+    look()
+    say("first")
+    look()
+    say("half", cut=True)
+    look()
+    assert seen == ["first"]
+    with path.open("a") as file:
+        file.write("\n")
+    say("last of the old")
+    path.replace(tmp_path / "gateway.log.1")
+    say("a much longer line than all that the old file held together")
+    say("second of the new")
+    look()
+    path.write_text("")  # as a program that rotates by emptying does
+    look()
+    say("after")
+    look()
+    tail.close()
+    assert seen == said
 
 
 def test_old_days_of_the_ledger_go(tmp_path: Path) -> None:
@@ -228,6 +271,10 @@ def test_one_process_serves_a_home_starts_anew_and_stops(tmp_path: Path) -> None
         assert command(env, "gateway", "restart").returncode == 0
         again = json.loads(command(env, "gateway", "status", "--json").stdout)
         assert (again["pid"], again["since"] != facts["since"]) == (server.pid, True)
+        while "serving" not in (line := server.stdout.readline()):
+            assert line, server.stderr and server.stderr.read()
+        assert facts["port"] > 0
+        assert f"port {again['port']} " in line
         audit = command(env, "logs", "--audit", "--json").stdout
         assert '"home.run"' in audit
         assert command(env, "gateway", "stop").returncode == 0
@@ -276,3 +323,21 @@ async def test_what_a_kill_left_unanswered_is_answered_by_the_next_start(tmp_pat
         await until(lambda: not home.gateway.runtime.lanes.busy)
         seen = (await client.call("chat.history", {"sessionKey": "main"}))["messages"]
         assert [message["role"] for message in seen] == ["user", "assistant"], "it is there once, with its answer"
+
+
+@pytest.mark.parametrize("free", [True, False])
+async def test_any_port_is_the_one_from_before_while_that_is_free(tmp_path: Path, free: bool) -> None:
+    before, seen = own_port(), list[int]()
+    house = House(tmp_path, config={"gateway": {"auth": {"token": TOKEN}}})
+
+    def ready(gateway: Gateway) -> None:
+        lock = gateway.client.home.config.paths.own_dir / "gateway.lock"
+        seen.extend((gateway.port, json.loads(lock.read_text())["port"]))
+        gateway.life.stop()
+
+    with contextlib.nullcontext() if free else socket.create_server(("127.0.0.1", before)):
+        async with asyncio.timeout(120):
+            runtime = house.agent(clock=SystemClock()).client.runtime
+            assert not await serve(runtime, Given(port=0, before=before), ready=ready)
+    assert seen[0] == seen[1] > 0, "the lock names the port that it is"
+    assert (seen[0] == before) is free

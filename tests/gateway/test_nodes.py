@@ -223,7 +223,7 @@ async def test_an_invited_phone_is_a_node_and_its_owners_client(home: Served) ->
     async with home.client(scopes=ADMIN) as owner:
         made = await owner.call("device.pair.setupCode", {})
         assert made["setupCode"]
-    token = home.gateway.door.codes.make(frozenset({"operator.read"}))
+    token = home.gateway.devices.invite(frozenset({"operator.read"}))
     async with home.client(**as_node(key, auth={"bootstrapToken": token})) as node:
         [issued] = node.hello["auth"]["deviceTokens"]
         assert (issued["role"], issued["scopes"]) == ("operator", ["operator.read"])

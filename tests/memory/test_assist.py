@@ -51,6 +51,20 @@ def test_what_the_facts_bear_out_is_written_down_and_is_the_same_without_the_mod
     assert {path: path.read_bytes() for path in notes.root.rglob("*.md")} == before
 
 
+def test_opinions_in_one_sentence_are_still_held_with_all_their_evidence(notes, memory):
+    notes.write("memory/2026-01-04.md", "## Retain\n- O(c=0.8) @Otto: Prefers short replies on WhatsApp.\n")
+    notes.write("memory/2026-01-09.md", "## Retain\n- O @Otto: Wants short replies, always.\n")
+    at = numbers(memory)
+    ids = [at["Prefers short replies on WhatsApp."], at["Wants short replies, always."]]
+    text = "Otto wants short replies on WhatsApp, always."
+    reflect(memory, ask=lambda _: json.dumps([{"op": "merge", "ids": ids, "text": text}]))
+    held, _, gone = (notes.root / "bank/opinions.md").read_text().partition("## Superseded")
+    line = next(row for row in held.splitlines() if text in row)
+    assert "c=0.82" in line and "[+3 −0" in line and "memory/2026-01-04.md#L2, memory/2026-01-09.md#L2" in line
+    assert "Prefers short replies" in gone and "Prefers short replies" not in held
+    assert not reflect(memory).changed
+
+
 @pytest.mark.parametrize(
     "junk", ["", "no", "[", "{}", '[{"op": "merge"', "null", "[1, 2]", "[[[[" * 3000, '[{"op": ["add"]}]']
 )

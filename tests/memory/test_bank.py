@@ -7,7 +7,7 @@ import shutil
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from bench.memory.year import CHANGED, STATED, Preference, values, year
+from bench.memory.year import CHANGED, FRESH, STATED, Preference, values, year
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ def preferred(preference: Preference, facts: list[Fact]) -> set[str]:
     return {value for claim in said for value in claim.value & of_domain}
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2], ids=["wordings", "wordings-kept-back", "wordings-unseen"])
+@pytest.fixture(scope="module", params=[0, 1, 2, FRESH], ids=["wordings", "kept-back", "unseen", "fresh"])
 def home(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("year")
     files, truth = year(part=request.param)
@@ -56,10 +56,8 @@ def test_a_year_has_many_wordings_and_things_that_only_look_like_a_preference():
     assert any("spilled tea" in line or "spilled coffee" in line for lines in files.values() for line in lines)
 
 
-def test_what_is_preferred_now_and_on_any_day(home, request):
+def test_what_is_preferred_now_and_on_any_day(home):
     _, memory, truth = home
-    if "unseen" in request.node.name:
-        pytest.skip("of wordings that no rule knows a fifth is read (docs/memory-ranking.md)")
     known = memory.knowledge()
     assert (len(truth), sum(len(one.history) > 1 for one in truth)) == (120, 40)
     held = [fact for fact in known.facts if fact.holds]
@@ -73,11 +71,11 @@ def test_what_is_preferred_now_and_on_any_day(home, request):
     assert sum(then) / len(then) >= 0.95
 
 
-def test_no_retired_opinion_is_shown_as_held(home, request):
+def test_no_retired_opinion_is_shown_as_held(home):
     root, memory, truth = home
     held = re.split(r"^## (?:In doubt|Superseded)$", (root / "bank" / "opinions.md").read_text(), flags=re.MULTILINE)[0]
     gone = [f for f in memory.knowledge().facts if (f.replaced_by or f.doubted_by) and f.kind == "opinion"]
-    assert len(gone) >= (20 if "unseen" in request.node.name else 80)
+    assert len(gone) >= 80
     for fact in gone:
         assert f"@{fact.entities[0]}: {fact.text} [" not in held
     wrong = [

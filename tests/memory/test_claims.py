@@ -24,8 +24,10 @@ SAME = [
     ("Annas Lieblingsgetränk ist Tee.", "Anna trinkt jetzt Kaffee."),
     ("La bebida favorita de Anna es el té.", "Anna prefiere ahora el café."),
     ("Anna likes coffee.", "Anna no longer likes coffee."),
+    ("Anna prefers dark mode.", "Anna prefers light mode."),
 ]
 OTHER = [
+    ("Anna prefers dark mode.", "Anna prefers long walks."),
     ("Anna prefers tea.", "Anna prefers the train."),
     ("Anna lives in Berlin.", "Jonas lives in Hamburg."),
     ("The rent is 900 euros.", "The deposit is 1,800 euros."),

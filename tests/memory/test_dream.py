@@ -71,8 +71,22 @@ def test_too_few_questions_earn_nothing(workspace: Path, count: int, same: bool)
     for number in range(count):
         note(workspace, "who services the boiler" if same else f"word{number}", [hit], TODAY)
     with opened(workspace) as memory:
+        night = dream(memory)
+    assert night.promoted == [] and not (workspace / "MEMORY.md").exists()
+    (citation, why) = night.waiting[0]
+    missing = "different questions 1 of 3" if same else "times asked for 2 of 3, different questions 2 of 3"
+    assert citation == "memory/2026-03-06.md#L1" and why.startswith(missing)
+
+
+def test_a_retained_fact_is_taken_over_in_plain_words(workspace: Path) -> None:
+    fact = "O(c=0.9) @Petra: Prefers to be paid in cash at the door"
+    written(workspace, "2026-03-06", "## Retain", f"- {fact}")
+    asked(workspace, fact, 6)
+    with opened(workspace) as memory:
+        assert len(dream(memory).promoted) == 1
+        core = (workspace / "MEMORY.md").read_text()
+        assert "- Petra: Prefers to be paid in cash at the door (Source: memory/2026-03-06.md#L2)" in core
         assert dream(memory).promoted == []
-    assert not (workspace / "MEMORY.md").exists()
 
 
 @pytest.mark.parametrize(

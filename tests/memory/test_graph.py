@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -57,6 +58,9 @@ def test_everything_known_is_on_the_page_and_nothing_runs(workspace: Path) -> No
     assert (tags.odd, tags.seen["script"], tags.seen["img"]) == ([], 0, 0)
     assert all(fact.text in tags.text and fact.citation in tags.text for fact in known.facts)
     assert tags.links <= tags.anchors
+    assert f"{len(known.spoken_of)} names" in text
+    tall = int(re.search(r'viewBox="0 \d+ 960 (\d+)"', text)[1])
+    assert 0 < tall <= HEIGHT
     assert 'class="gone">Ada lives in Berlin' in text
     assert tags.seen["polyline"] >= 1
     assert "default-src 'none'" in text

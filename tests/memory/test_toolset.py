@@ -87,6 +87,7 @@ def test_recall(memory):
     result = toolset.recall(memory, {"query": "what is the boat called", "k": 1, "budgetTokens": 60})
     assert result["items"][0]["source"].startswith("MEMORY.md#L1")
     assert result["tokens"] <= 60
+    assert len(result["items"][0]["why"]) == 2 < len(memory.recall("what is the boat called")[0].why)
     assert "error" in toolset.recall(memory, {"query": "boat", "since": "whenever"})
 
 
@@ -117,10 +118,20 @@ def test_retain_writes_and_is_found(memory, notes):
         {"text": "x", "kind": "nonsense"},
         {"text": "a b c d", "time": "2026) evil"},
         {"text": "a b", "supersedes": "a,b"},
+        {"text": "a b c d", "time": "soon"},
+        {"text": "a b c d", "time": "2026-13"},
+        {"text": "a b c d", "confidence": "high"},
+        {"text": "a b c d", "confidence": "nan"},
+        {"text": "a b c d", "confidence": 7},
+        {"text": "a b c d", "supersedes": "^nosuchfact"},
+        {"text": "a b c d", "supersedes": "memory/1999-01-01.md#L3"},
+        {"text": "a b c d", "supersedes": "the old one"},
     ],
 )
-def test_retain_refuses_what_would_not_parse(memory, arguments):
+def test_retain_refuses_what_would_not_parse(memory, notes, arguments):
+    before = {path: path.read_bytes() for path in notes.root.rglob("*.md")}
     assert toolset.retain_fact(memory, arguments)["status"] == "error"
+    assert before == {path: path.read_bytes() for path in notes.root.rglob("*.md")}
 
 
 def test_retain_never_writes_through_a_link(memory, notes, tmp_path):

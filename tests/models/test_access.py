@@ -126,7 +126,7 @@ async def test_and_the_notebook_at_last(tmp_path: Path):
     models = open_models(tmp_path)
     started = time.monotonic()
     assert await chosen(models) == ["builtin/notebook"]
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     request = ModelRequest("", SystemPrompt(""), (User((Text("help"),)),))
     agent = models.config.default_agent
     events = [event async for event in models.client(agent).stream(request, await models.chain(agent), cancel=Cancel())]

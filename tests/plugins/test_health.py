@@ -1,6 +1,7 @@
 """Plugins inside the program that misbehave: contained as far as code in one process can be, and always named."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from homarus.admin.doctor.finding import Home
 from homarus.admin.doctor.home import check_plugins
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
+from homarus.core.errors import HomarusError
 from homarus.plugins.health import HealthBook, Strain
 
 GIL = "import ctypes; ctypes.PyDLL(None).usleep(1_500_000); return 'done'"
@@ -179,6 +181,8 @@ def test_a_damaged_book_lets_nobody_back_inside_and_is_not_overwritten(tmp_path:
         path.write_bytes(damaged)
         assert book.of("p").blocked
         assert str(path) in book.of("q").last
+        with pytest.raises(HomarusError, match=re.escape(str(path))):
+            book.read()
         book.note("q", "it throws")
         book.note("p", None)
         assert path.read_bytes() == damaged

@@ -191,6 +191,11 @@ async def test_a_plugin_that_blocks_the_loop_is_named_and_runs_apart_after_the_n
     assert "it blocks the whole program (plugin.py, line " in health(home)["p"].last
     config = load_config(resolve_paths(home.env), home.env)
     assert "failed 1 times" in str(check_plugins(Home(config, home.env, home.clock)))
+    book = config.paths.own_dir / "plugins" / "health.json"
+    kept = book.read_bytes()
+    book.write_text("{")
+    assert f"{book} cannot be read" in str(check_plugins(Home(config, home.env, home.clock)))
+    book.write_bytes(kept)
     if available(Backend.BWRAP):
         again = opened(home)
         assert len(again._apart) == 1

@@ -8,7 +8,7 @@ from tests.queue.helpers import queued
 
 from homarus.core.messages import Image
 from homarus.core.routes import SessionKey
-from homarus.queue.inbox import Inbox, inbox_path
+from homarus.queue.inbox import MAX_RESUMES, Inbox, inbox_path
 
 
 @pytest.fixture
@@ -33,14 +33,23 @@ def test_a_message_counts_once(path: Path) -> None:
     assert not Inbox(path).accept(queued("x"))
 
 
-def test_a_turn_goes_on_once_after_a_crash(path: Path) -> None:
-    inbox = Inbox(path)
-    inbox.accept(queued("cut off"))
-    again = Inbox(path)
-    assert again.resume(queued("cut off").key)
-    assert not again.resume(queued("cut off").key)
-    assert not Inbox(path).resume(queued("cut off").key)
+def test_a_turn_goes_on_a_few_times_after_a_crash_and_not_for_ever(path: Path) -> None:
+    key = queued("cut off").key
+    Inbox(path).accept(queued("cut off"))
+    assert [Inbox(path).resume(key) for _ in range(MAX_RESUMES + 2)] == [True] * MAX_RESUMES + [False, False]
+    assert not Inbox(path).may_resume(key)
     assert Inbox(path).pending == (queued("cut off"),)
+
+
+def test_a_message_that_joined_a_turn_which_was_cut_off_often_is_not_given_up_with_it(path: Path) -> None:
+    old, new = queued("often").key, queued("joined").key
+    inbox = Inbox(path)
+    for key in (old, new):
+        inbox.accept(queued("often" if key == old else "joined"))
+    for _ in range(MAX_RESUMES):
+        assert inbox.resume(old)
+    again = Inbox(path)
+    assert [again.resume(old, new) for _ in range(MAX_RESUMES + 1)] == [True] * MAX_RESUMES + [False]
 
 
 @given(cut=st.integers(0, 2000))

@@ -167,7 +167,7 @@ async def stays_behind(yard: Yard, spec: SandboxSpec) -> list[str]:
     order = yard.order(spec, STUBBORN.replace("{n}", token))
     await run(spec, order, limit=1000, seconds=0.7, cancel=Cancel())
     # Its processes are dead when a command has ended, and gone a moment later.
-    for _ in range(50):
+    for _ in range(3000):
         alive = [line for line in map(_words, Path("/proc").glob("[0-9]*/cmdline")) if token in line]
         if not alive:
             return []

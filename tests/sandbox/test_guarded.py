@@ -97,7 +97,7 @@ async def test_memory_of_a_whole_command_is_bounded(tmp_path: Path, backend: Bac
     probe.close()
     spec = SandboxSpec(backend, str(tmp_path), limits=Limits(20, 128 << 20, 64))
     many = (
-        "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(70 << 20); time.sleep(0.5); print(1)' & done; wait"
+        "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(70 << 20); time.sleep(3); print(1)' & done; wait"
     )
     assert (await said(spec, many)).count("1\n") < 4
     file = 'import os; f = os.memfd_create("x"); print(sum(os.write(f, bytes(1 << 20)) for _ in range(400)) >> 20)'

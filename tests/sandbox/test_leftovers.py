@@ -46,7 +46,7 @@ async def told(child: Child) -> str:
 
 async def gone(path: str) -> bool:
     """Say whether a folder goes; what was left in it is removed beside what is going on."""
-    for _ in range(200):
+    for _ in range(3000):
         if not os.path.exists(path):
             return True
         await asyncio.sleep(0.02)
@@ -187,11 +187,11 @@ async def test_what_throws_its_mark_away_is_found_by_its_group(tmp_path: Path) -
         pytest.skip("groups cannot be made here")
     spec = SandboxSpec(Backend.LANDLOCK, str(tmp_path))
     await run(
-        spec, order(spec, "env -i setsid sh -c 'echo $$ > pid; exec sleep 61' & sleep 0.2"), limit=99, seconds=20,
+        spec, order(spec, "env -i setsid sh -c 'echo $$ > pid; exec sleep 61' & until test -s pid; do sleep 0.02; done"), limit=99, seconds=20,
         cancel=Cancel(),
     )  # fmt: skip
     pid = int((tmp_path / "pid").read_text())
-    for _ in range(100):
+    for _ in range(3000):
         if not Path(f"/proc/{pid}").exists():
             return
         await asyncio.sleep(0.02)
@@ -249,7 +249,7 @@ async def test_a_killed_runtime_and_a_new_start(tmp_path: Path) -> None:
     assert await gone(home)  # another process of ours may have been faster, and be at it still
     while left(mark):
         await asyncio.sleep(0.02)
-    for _ in range(100):
+    for _ in range(1200):
         groups()  # what was not empty yet goes with the next
         if not of(pid):
             break
@@ -276,7 +276,7 @@ async def test_bubblewrap_dies_with_the_runtime(tmp_path: Path) -> None:
     pid, mark, _ = killed_runtime(tmp_path, Backend.BWRAP)
     while left(mark):  # without anybody's help
         await asyncio.sleep(0.02)
-    for _ in range(100):
+    for _ in range(1200):
         end_orphans()
         groups()
         if not of(pid):

@@ -134,7 +134,7 @@ async def test_cancelling_leaves_no_process(backend: Backend, workspace: Path) -
     cancel.cancel("stop")
     with pytest.raises(Cancelled):
         await child
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 50, "it did not wait for the command"
     while marked(order.mark):
         await asyncio.sleep(0.02)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.cli.screen import terminal
-from tests.cli.test_chat_terminal import CTRL_C, CTRL_D, CTRL_L, CTRL_R, ESCAPE, STATUS, echo, hanging, home, typed
+from tests.cli.test_chat_terminal import CTRL_C, CTRL_D, CTRL_L, CTRL_R, ESCAPE, PNG, STATUS, echo, hanging, home, typed
 from tests.scenarios.talker import Say, make_home
 
 import homarus
@@ -83,6 +83,14 @@ async def test_05_a_second_terminal_and_a_one_shot_beside_an_open_chat(tmp_path:
             assert await once.ended() == 0
             assert "answer to beside it" in once.text and "lock" not in once.text
         await first.until("› beside it")
+        async with house.chat() as second, terminal(house.env, "agent", "-m", "/pin The gate code is 4711") as pin:
+            await second.until("› beside it", STATUS)
+            second.type("from the second\r")
+            await first.until("answer to from the second")
+            assert await pin.ended() == 0 and "lock" not in pin.text + second.text
+            first.type("and now?\r")
+            await second.until("answer to and now?")
+        assert "The gate code is 4711" in json.dumps(house.server.seen[-1].body)
 
 
 def test_06_a_session_is_called_by_name_and_a_slip_is_said(tmp_path: Path) -> None:
@@ -303,23 +311,45 @@ async def test_22_a_conversation_goes_on_and_its_name_stays_with_it(tmp_path: Pa
 
 
 async def test_23_edits_show_as_diffs_and_the_line_is_a_good_one(tmp_path: Path) -> None:
-    def rule(_body: Any, number: int) -> Say:
-        return Say("done") if number else Say(calls=(("write", {"path": "poem.txt", "content": "one\ntwo"}),))
+    words = " ".join(f"wording{number:03d}" for number in range(20))
+    steps = (
+        Say(calls=(("write", {"path": "poem.txt", "content": "one\ntwo"}),)),
+        Say(calls=(("edit", {"path": "poem.txt", "oldText": "two", "newText": "2\n3"}),)),
+        Say("done"),
+    )
+
+    def rule(body: Any, number: int) -> Say:
+        return hanging(words) if "slow" in typed(body) else steps[number]
+
+    def is_clean(width: int) -> Callable[[list[str]], bool]:
+        def clean(lines: list[str]) -> bool:
+            at = next((place for place, line in enumerate(lines) if "wording000" in line), 0)
+            filled = width - len(" wording000") < len(lines[at]) <= width  # it was drawn anew for this width
+            whole = all(sum(word in line for line in lines) == 1 for word in words.split())
+            return filled and whole and sum("mock/loop" in line for line in lines) == 1
+
+        return clean
 
     async with home(tmp_path, rule, sandbox={"mode": "off"}) as house:
-        house.describe(cost={"input": 3, "output": 15})
-        async with house.chat(size=(90, 30)) as screen:
+        house.describe(cost={"input": 3, "output": 15}, input=["text", "image"])
+        (tmp_path / "shot.png").write_bytes(PNG)
+        async with house.chat(size=(90, 40)) as screen:
             await screen.until("a new session", STATUS)
             screen.type("Write It\r")
-            await screen.until("+2 −0", "done", "$0.")
+            await screen.until("+2 −0", "+2 −1", "-two", "done", "$0.")
+            assert (screen.color_of("-two"), screen.color_of("+3")) == ("red", "green")
             screen.type(f"{CTRL_R}write it")
             await screen.until("i-search", "Write It")
             screen.type(CTRL_C)
             await screen.until(gone="i-search")
+            screen.type(f"slow \x1b[200~{tmp_path}/shot.png\x1b[201~\r")
+            await screen.until("↑", "wording019", when=is_clean(90))
+            for columns in (60, 75):
+                screen.resize(columns, 40)
+                await screen.until(when=is_clean(columns))
             screen.type(CTRL_L)
-            screen.resize(70, 24)
-            await asyncio.sleep(0.5)
-            await screen.until(when=lambda lines: sum("mock/loop" in line for line in lines) == 1)
+            await screen.until(when=is_clean(75))
+    assert "image_url" in house.said[-1]
 
 
 def test_24_the_prompt_does_not_promise_the_program_inside_the_sandbox(tmp_path: Path) -> None:
@@ -344,7 +374,21 @@ def test_25_what_a_newcomer_reads_and_asks_first(tmp_path: Path) -> None:
     run(tmp_path, "agent", "Remember that the gate code is 4711.", *NOTEBOOK)
     exported = run(tmp_path, "sessions", "export", "main").stdout
     assert "gate code" in exported and "INTERNAL_CONTEXT" not in exported
-    offered = run(
-        tmp_path, COMP_WORDS="homarus sessions show ", COMP_CWORD="3", _HOMARUS_COMPLETE="bash_complete"
-    ).stdout
-    assert "main" in offered
+    complete = {"_HOMARUS_COMPLETE": "bash_complete"}
+    for line, offered in (
+        ("sessions show ", "main"), ("agent --agent ", "main"), ("models set buil", "builtin/notebook"), ("config get agents.defaults.mod", "agents.defaults.model"),
+    ):  # fmt: skip
+        words = f"homarus {line}"
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        assert offered in run(tmp_path, **complete, **asked).stdout, line
+
+
+async def test_25_what_was_spent_is_in_the_list_of_sessions(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        house.describe(cost={"input": 3, "output": 15})
+        spent = []
+        for text in ("one", "two"):
+            await house.talked("main", text)
+            listed = json.loads((tmp_path / ".openclaw/agents/main/sessions/sessions.json").read_text())
+            spent.append(listed["agent:main:main"]["estimatedCostUsd"])
+    assert 0 < spent[0] < spent[1]

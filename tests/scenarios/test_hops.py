@@ -27,6 +27,8 @@ SEAMS = {
     ("context/window.py", "agent/window.py"): "Ports",
     ("context/window.py", "agent/model.py"): "Ports",
     ("tools/gate.py", "agent/toolkit.py"): "Approver",
+    ("tools/execute.py", "agent/toolkit.py"): "Gate",
+    ("agent/toolkit.py", "runtime/tool_backends/build.py"): "ToolSource",
 }
 
 

@@ -74,7 +74,7 @@ async def test_an_unknown_lane_has_one_place() -> None:
 async def test_a_turn_that_waited_longer_than_two_seconds_for_its_place_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, places = ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), Places({"main": 1})
+    clock, places = ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), Places(lambda: {"main": 1})
     await places.place("main").acquire()
 
     async def run(*_given: Any) -> None:

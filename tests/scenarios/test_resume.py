@@ -1,4 +1,4 @@
-"""A turn that a crash cut off goes on when its session is opened again: once, from the log, as configured.
+"""A turn that a crash cut off goes on when its session is opened again: from the log, not for ever, as configured.
 
 A crash is made by copying the home while a turn runs: the copy is what kill -9 would have left.
 """
@@ -23,7 +23,10 @@ from homarus.core.messages import Assistant, Inbound, Message, StopReason, Text,
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.queue.inbox import MAX_RESUMES
 from homarus.runtime.runtime import Runtime
+from homarus.runtime.speech import INTERRUPTED as SAID_SO
+from homarus.sessions.entry import MessageEntry
 from homarus.sessions.repair import APART
 from homarus.tools.tool import ToolContext, ToolOutput, said
 
@@ -185,24 +188,28 @@ async def test_finished_results_stay_reads_run_again_and_the_rest_is_honest(tmp_
     await second.aclose()
 
 
-async def test_a_turn_that_crashes_each_time_goes_on_only_once(tmp_path: Path) -> None:
-    world = World(tmp_path / "a")
-    first = world.open(lambda _messages: None)
-    first.submit(KEY, message("poison"))
-    await world.hangs.wait()
-    again = world.crash("b")
-    await first.aclose()
-    second = again.open(lambda _messages: None)
-    second.lanes.recover()
-    await again.hangs.wait()
-    last = again.crash("c")
-    await second.aclose()
-    third = last.open(lambda _messages: words("fine"))
-    third.submit(KEY, message("next"))
-    await third.lane(KEY).idle()
-    assert len(last.asked) == 1
-    assert story(third)[-2:] == ["user: next", "model: fine"]
-    await third.aclose()
+async def test_a_turn_that_crashes_each_time_is_given_up_in_the_end_and_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path / "0")
+    for life in range(1 + MAX_RESUMES):
+        runtime = world.open(lambda _messages: None)
+        if life:
+            assert runtime.lanes.recover() == 1
+        else:
+            runtime.submit(KEY, message("poison"))
+        await world.hangs.wait()
+        world, before = world.crash(str(life + 1)), runtime
+        await before.aclose()
+    last = world.open(lambda _messages: words("fine"))
+    last.submit(KEY, message("next"))
+    await last.lane(KEY).idle()
+    assert len(world.asked) == 1
+    with last.home.opened(KEY) as live:
+        said = [entry.message for entry in live.writer.branch if isinstance(entry, MessageEntry)]
+    assert [(type(each).__name__, each.text) for each in said] == [
+        ("User", "poison"), ("Assistant", ""), ("User", "next"), ("Assistant", "fine"),
+    ]  # fmt: skip
+    assert said[1].error == SAID_SO
+    await last.aclose()
 
 
 @pytest.mark.parametrize("resume", ["end", "continue"])

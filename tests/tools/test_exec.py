@@ -1,6 +1,7 @@
 """exec and process against real commands, with a sandbox and without."""
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -21,9 +22,9 @@ from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
 from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.process import available
-from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 from homarus.tools.exec import exec_tools
-from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager
+from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSettings
 from homarus.tools.tool import Taint, Tool, ToolContext
 
 BACKENDS = [
@@ -236,7 +237,7 @@ async def test_commands_of_a_killed_program_are_found_and_ended(tmp_path: Path) 
     mine = subprocess.Popen(["sleep", "83"], env={**os.environ, MARK: f"{os.getpid()}.{start_time()}.kept"})
     try:
         end_orphans()  # another test run may have been faster
-        assert stray.wait(5) == -signal.SIGKILL
+        assert stray.wait(60) == -signal.SIGKILL
         assert mine.poll() is None
         assert marked("kept") == [mine.pid]
     finally:
@@ -321,18 +322,60 @@ async def test_every_command_on_the_host_taints_the_turn(bench: Bench, tmp_path:
     assert ctx.taint.sources == ("exec",)
 
 
+def patient(_agent_id: str) -> ProcessSettings:
+    """Wait for a command, however slow the machine is."""
+    return ProcessSettings(background_ms=600_000)
+
+
 @pytest.mark.parametrize("backend", [Backend.BWRAP, Backend.LANDLOCK])
-async def test_a_command_that_fills_the_disk_is_ended(tmp_path: Path, backend: Backend) -> None:
+@pytest.mark.parametrize(
+    ("command", "left", "said"),
+    [
+        ("head -c 3000000 /dev/zero > f; sleep 600", 900, "more disk space"),
+        ("exec 3>f; rm f; head -c 3000000 /dev/zero >&3; sleep 600", 900, "more disk space"),
+        ("sleep 600", 100, "the disk is nearly full"),
+    ],
+)  # fmt: skip
+async def test_a_command_that_fills_the_disk_is_ended(
+    tmp_path: Path, backend: Backend, command: str, left: int, said: str
+) -> None:
     if not available(backend):
         pytest.skip(f"{backend} cannot be used here (apt install bubblewrap)")
-    free = iter([1000 << 20, 1000 << 20, *[300 << 20] * 100])
-    manager = ProcessManager(SystemClock(), SystemIds(), free=lambda _path: next(free))
+    looks = itertools.count()
+
+    def free(_path: str) -> int:
+        """Let it shrink from look to look, once it is watched: what it can write to are two places at most."""
+        look = next(looks)
+        return (1000 if look < 2 else left - min(look * 3, left // 10)) << 20
+
+    manager = ProcessManager(SystemClock(), SystemIds(), settings=patient, free=free)
+    tools = exec_tools(manager, AnyGrant(), {})
+    spec = SandboxSpec(backend, str(tmp_path / "ws"), limits=Limits(disk_bytes=2 << 20))
+    assert said in text_of(await call(tools, "exec", replace(at(tmp_path), sandbox=spec), command=command))
+    await manager.aclose()
+
+
+@pytest.mark.parametrize("backend", [Backend.BWRAP, Backend.LANDLOCK])
+async def test_a_neighbour_who_fills_the_disk_ends_nobody_elses_command(tmp_path: Path, backend: Backend) -> None:
+    if not available(backend):
+        pytest.skip(f"{backend} cannot be used here (apt install bubblewrap)")
+    go_on, looks = tmp_path / "ws" / "go-on", 0
+
+    def free(_path: str) -> int:
+        nonlocal looks
+        looks += 1
+        if looks == 10:
+            go_on.touch()
+        return (1000 if looks < 3 else 800 - min(looks * 60, 600)) << 20
+
+    manager = ProcessManager(SystemClock(), SystemIds(), settings=patient, free=free)
     tools = exec_tools(manager, AnyGrant(), {})
     ctx = at(tmp_path)
-    text = text_of(
-        await call(tools, "exec", replace(ctx, sandbox=SandboxSpec(backend, str(tmp_path / "ws"))), command="sleep 30")
-    )
-    assert "more disk space" in text
+    (ctx.workspace / "old").write_bytes(bytes(3_000_000))
+    await asyncio.sleep(0.1)  # what lay there is older than the command, by the kernel's coarse clock, too
+    spec = SandboxSpec(backend, str(ctx.workspace), limits=Limits(disk_bytes=2 << 20))
+    command = "head -c 500000 /dev/zero > f; until test -e go-on; do sleep 0.1; done; echo untouched"
+    assert "untouched" in await say(tools, "exec", replace(ctx, sandbox=spec), command=command)
     await manager.aclose()
 
 

@@ -20,11 +20,11 @@ from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
 from homarus.tools.command import make_plan, may_last
 from homarus.tools.edit import edit_tool
-from homarus.tools.exec import exec_tools
+from homarus.tools.exec import Granted, exec_tools
 from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.files import file_tools
-from homarus.tools.gate import RULES, Allow, Ask, Case, Deny, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import RULES, Allow, Ask, Case, Deny, PolicyGate, decide, rule_subject
 from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager

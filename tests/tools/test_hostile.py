@@ -23,9 +23,10 @@ from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
 from homarus.tools.command import make_plan, may_last
+from homarus.tools.exec import Granted
 from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import Ask, Case, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import Ask, Case, PolicyGate, decide, rule_subject
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import ToolSettings, build_tools

@@ -9,7 +9,7 @@ from tests.tools.calling import fail, say
 from tests.tools.context import context
 
 from homarus.core.clock import SystemClock, SystemIds
-from homarus.tools.gate import Granted
+from homarus.tools.exec import Granted
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import MAX_SPEC_CHARS, ToolSettings, build_tools, every_tool, members, spec_chars
 from homarus.tools.services import ToolServices

@@ -16,9 +16,10 @@ from homarus.core.cancel import Cancel
 from homarus.core.messages import ToolCall, Trust
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals
+from homarus.tools.exec import Granted
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.files import file_tools
-from homarus.tools.gate import Granted, PolicyGate
+from homarus.tools.gate import PolicyGate
 from homarus.tools.globs import compile_glob
 from homarus.tools.paths import Reach
 from homarus.tools.search import search_tools, without_posix

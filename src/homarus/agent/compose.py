@@ -164,12 +164,17 @@ class Composer:
         self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
         self._offers = machine_facts(config, env)
-        self.skill_library = SkillLibrary(settings_of(config).limits)
-        self._snapshots = Snapshots(self.skill_library, str(config.paths.home))
+        self._know_skills()
+
+    def _know_skills(self) -> None:
+        self.skill_library = SkillLibrary(settings_of(self._config).limits)
+        self._snapshots = Snapshots(self.skill_library, str(self._config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
         document, facts = self._agents.get(agent_id, (None, None))
         if facts is None or document is not self._config.document:
+            if settings_of(self._config).limits != self.skill_library.limits:
+                self._know_skills()
             facts = agent_facts(self._config, agent_id, self._env, self._offers)
             self._agents[agent_id] = (self._config.document, facts)
         return facts

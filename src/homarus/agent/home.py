@@ -5,6 +5,7 @@ Nothing here decides when a turn runs; `runtime` puts a home to work.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, date, tzinfo
@@ -30,7 +31,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.bwrap import remembered
-from homarus.sandbox.process import available
+from homarus.sandbox.resolve import has_backend
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore
@@ -60,13 +61,14 @@ class Home:
         self.overrides: dict[str, Any] = {}
         self._workspaces: dict[str, Path] = {}
         self._stores: dict[str, SessionStore] = {}
-        self._memories: dict[str, Memory] = {}
-        self._engines: dict[str, EngineHost] = {}
+        # Each agent's memory, what it was made of, and the document that said so.
+        self._memories: dict[str, tuple[Memory, dict[str, Any], object]] = {}
+        self._engines: dict[tuple[str, Path], EngineHost] = {}
         # Each agent's zone, and the document that said so.
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
         self.quarantined = QuarantineList(config.paths.own_dir, config.paths.state_dir / "skills")
-        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", has_backend, clock)
         hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = HookEvents(hooks, self)
         self.composer = Composer(config, env, clock, hooks=hooks)
@@ -92,12 +94,18 @@ class Home:
         return OpenSession(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
 
     def memory(self, agent_id: str) -> Memory:
-        if agent_id not in self._memories:
-            from homarus.agent.memories import open_memory
+        """Return an agent's memory as the configuration has it now; another one only where that makes a difference."""
+        found, facts, of = self._memories.get(agent_id, (None, {}, None))
+        if found is None or of is not self.config.document:
+            from homarus.agent.memories import memory_facts, open_memory
 
-            zone = self.zone(agent_id)
-            self._memories[agent_id] = open_memory(self.config, self.env, agent_id, clock=self.clock, tz=zone)
-        return self._memories[agent_id]
+            now = memory_facts(self.config, self.env, agent_id, tz=self.zone(agent_id))
+            if found is None or now != facts:
+                if found is not None:  # it may be at work for a turn that runs, and closes after that
+                    threading.Thread(target=found.close, daemon=True).start()
+                found = open_memory(self.config, self.env, agent_id, clock=self.clock, facts=now)
+            self._memories[agent_id] = (found, now, self.config.document)
+        return found
 
     def has_memory(self, agent_id: str) -> bool:
         """Say whether an agent's memory was asked in this process."""
@@ -136,17 +144,15 @@ class Home:
 
     def engine(self, agent_id: str) -> EngineHost:
         """Return what keeps an agent's conversations within its model's window."""
-        if agent_id not in self._engines:
-            facts = {
-                "config": self.config,
-                "agentDir": self.config.paths.agent_dir(agent_id),
-                "workspaceDir": self.workspace(agent_id),
-            }
-            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""), facts=facts)
-        return self._engines[agent_id]
+        key = (agent_id, workspace := self.workspace(agent_id))
+        if key not in self._engines:
+            folders = {"agentDir": self.config.paths.agent_dir(agent_id), "workspaceDir": workspace}
+            name = str(self.config.get("plugins.slots.contextEngine") or "")
+            self._engines[key] = EngineHost(name, facts={"config": self.config, **folders})
+        return self._engines[key]
 
     def override(self, values: Mapping[str, Any]) -> None:
-        """Let these settings, and no others, hold in this process instead of those in the file."""
+        """Let these settings, and no others, hold in this process instead of those in the file: from the next turn on."""
         from homarus.config.restrict import faults
 
         before, self.overrides = self.overrides, dict(values)
@@ -159,6 +165,8 @@ class Home:
 
     def _overlay(self) -> None:
         self.config.overlay({parse_path(path): value for path, value in self.overrides.items()})
+        self._workspaces.clear()
+        self.models.reread()
 
     async def aclose(self) -> None:
         for host in self._engines.values():
@@ -166,6 +174,6 @@ class Home:
         await self.toolkit.aclose()
         self.sessions.close()
         self.spending.close()
-        for memory in self._memories.values():
+        for memory, _, _ in self._memories.values():
             memory.close()
         await self.models.aclose()

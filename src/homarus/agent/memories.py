@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -43,35 +43,45 @@ def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemoryS
     return settings.with_provider(provider) if provider else settings
 
 
+def memory_facts(
+    config: Config, env: Mapping[str, str], agent_id: str, *, tz: tzinfo | None = None, provider: str = ""
+) -> dict[str, Any]:
+    """Return what an agent's memory is made of: as long as it is the same, so is the memory."""
+    paths, keys = config.paths, keys_in(config.variables(env))
+    settings = settings_of(config, agent_id, provider=provider)
+    settings = settings.for_service(settings.provider, keys) if settings.provider in SERVICES else settings
+    return {
+        "workspace": resolve_workspace(config, agent_id, env),
+        "database": database_path(settings, state_dir=paths.state_dir, agent_id=agent_id, home=paths.home),
+        "settings": settings,
+        "tz": tz,
+        "sessions": paths.sessions_dir(agent_id) if settings.with_sessions else None,
+        "home": paths.home,
+        "models": paths.models_dir,
+        "keys": keys,
+    }
+
+
 def open_memory(
-    config: Config, env: Mapping[str, str], agent_id: str, *, clock: Clock, tz: tzinfo | None = None, provider: str = ""
+    config: Config,
+    env: Mapping[str, str],
+    agent_id: str,
+    *,
+    clock: Clock,
+    facts: dict[str, Any] | None = None,
+    provider: str = "",
 ) -> Memory:
     """Open an agent's memory as the configuration says; nothing is read before its first use."""
     from homarus.memory.memory import Memory
 
-    paths, backend = config.paths, None
-    slot = str(config.get("plugins.slots.memory") or OWN)
+    facts = memory_facts(config, env, agent_id, provider=provider) if facts is None else facts
+    backend, slot = None, str(config.get("plugins.slots.memory") or OWN)
     if slot not in {OWN, NO_MEMORY}:
         from homarus.memory.backend import Chosen
 
-        backend = Chosen(
-            slot, resolve_workspace(config, agent_id, env), paths.own_dir / "memory" / slug(slot) / agent_id
-        )
-    keys = keys_in(config.variables(env))
-    settings = settings_of(config, agent_id, provider=provider)
-    settings = settings.for_service(settings.provider, keys) if settings.provider in SERVICES else settings
-    return Memory(
-        resolve_workspace(config, agent_id, env),
-        database_path(settings, state_dir=paths.state_dir, agent_id=agent_id, home=paths.home),
-        settings=settings,
-        clock=clock,
-        tz=tz,
-        sessions=paths.sessions_dir(agent_id) if settings.with_sessions else None,
-        home=paths.home,
-        models=paths.models_dir,
-        keys=keys,
-        backend=backend,
-    )
+        folder = config.paths.own_dir / "memory" / slug(slot) / agent_id
+        backend = Chosen(slot, facts["workspace"], folder)
+    return Memory(**facts, clock=clock, backend=backend)
 
 
 def wants_recall(settings: MemorySettings, turn: Turn) -> bool:
@@ -101,25 +111,31 @@ class MemoryWatchers:
 
     def __init__(self, memory_of: Callable[[str], Memory]) -> None:
         self._memory_of = memory_of
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, tuple[Memory, asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def watch(self, agent_id: str) -> None:
-        """Watch an agent's notes from now on, if its settings want that; a second call changes nothing."""
-        task = self._running.get(agent_id)
-        if task is None or task.done():
-            self._running[agent_id] = asyncio.get_running_loop().create_task(self._watch(agent_id))
+        """Watch an agent's notes from now on, if its settings want that; a second call changes nothing while they are the same."""
+        memory = self._memory_of(agent_id)
+        watched, task = self._running.get(agent_id, (None, None))
+        if watched is not memory and task is not None:
+            task.cancel()
+        if watched is not memory or task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self._watch(memory))
+            self._running[agent_id] = (memory, task)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def aclose(self) -> None:
         """Stop all watches and wait for the one that is just indexing."""
-        running = list(self._running.values())
+        running = list(self._tasks)
         self._running.clear()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _watch(self, agent_id: str) -> None:
+    async def _watch(self, memory: Memory) -> None:
         await asyncio.sleep(0)  # whoever started this goes first
-        memory = self._memory_of(agent_id)
         if not (memory.settings.enabled and memory.settings.sync.watch):
             return
         from homarus.memory.watch import watch

@@ -33,7 +33,7 @@ from homarus.workspace.seed import RecordPaths, Seeded, ensure_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
 MAX_OPEN = 32
-INDEX_FLUSH_SECONDS = 0.5
+INDEX_FLUSH_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -208,7 +208,8 @@ class OpenSessions:
 class IndexFlusher:
     """Brings the indexes of sessions up to date a moment after turns have ended, once for all that ended meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = INDEX_FLUSH_SECONDS) -> None:
+        self._seconds = seconds
         self._noted: dict[int, SessionIndex] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -217,7 +218,7 @@ class IndexFlusher:
         self._noted[id(index)] = index
         loop = asyncio.get_running_loop()
         if self._timer is None or self._loop is not loop:
-            self._loop, self._timer = loop, loop.call_later(INDEX_FLUSH_SECONDS, self._write)
+            self._loop, self._timer = loop, loop.call_later(self._seconds, self._write)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -16,8 +16,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import AgentModelSettings, ModelsSettings
-from homarus.sandbox.process import available
-from homarus.sandbox.resolve import Place, refusal, resolve
+from homarus.sandbox.resolve import Place, has_backend, refusal, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
 from homarus.skills.discover import BUNDLED
@@ -40,7 +39,7 @@ def sandbox_for(
     """
     paths = agent.config.paths
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    spec = resolve(settings or agent.block("sandbox", SandboxSettings), place, works or available)
+    spec = resolve(settings or agent.block("sandbox", SandboxSettings), place, works or has_backend)
     if not spec.enforced:
         return spec
     mounts = skill_folders(agent.config).mounts() if skills is None else skills

@@ -19,7 +19,7 @@ from homarus.agent.vision import Vision
 from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
-from homarus.core.errors import HomarusError
+from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.routes import SessionKey
 from homarus.core.tools import Risk, ToolSpec
@@ -30,6 +30,7 @@ from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
+from homarus.tools.exec import Granted
 from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
@@ -43,7 +44,7 @@ from homarus.tools.web import WebSettings
 if TYPE_CHECKING:
     from homarus.agent.turn import Turn
     from homarus.tools.approval import Approvals, Decision, Request
-    from homarus.tools.gate import Granted, PolicyGate
+    from homarus.tools.gate import PolicyGate
 
 _log = logging.getLogger(__name__)
 _DECISIONS: dict[str, Decision] = {
@@ -165,8 +166,9 @@ class Toolkit:
         self._clock, self._ids = clock, ids
         self.approvers = Approvers()
         self.orphans = Orphans(config.paths.own_dir / "commands")
-        self._settings = tool_settings(config)
+        self._settings, self._read_from = tool_settings(config), config.document
         self._claims = Claims.of(config.paths.state_dir)
+        self._granted = Granted()
         self.processes = ProcessManager(
             clock,
             ids,
@@ -174,7 +176,9 @@ class Toolkit:
             before=self.orphans.mark,
             claims=self._claims,
         )
-        self._backends = ToolServices()
+        self._backends: Callable[[], ToolServices] = ToolServices
+        # Our own tools, and what they were made of.
+        self._own: tuple[dict[str, Tool], object] = ({}, None)
         self._added: dict[str, Tool] = {}
         self._sources: dict[ToolSource, Sequence[Tool]] = {}
         self._before: tuple[BeforeCall, ...] = ()
@@ -184,26 +188,30 @@ class Toolkit:
         # What each agent's commands may do, and the document that said so.
         self._commands: dict[tuple[str, type], tuple[object, object]] = {}
 
-    def connect(self, backends: ToolServices) -> None:
-        """Give the tools what the running home offers. Called once, before the first turn."""
+    def connect(self, backends: Callable[[], ToolServices]) -> None:
+        """Give the tools what the running home offers, as its configuration is now. Called once, before the first turn."""
         self._backends = backends
 
-    @cached_property
+    @property
     def _tools(self) -> dict[str, Tool]:
-        services = replace(self._backends, processes=self.processes, grants=self._granted, env=self._env)
-        return {tool.name: tool for tool in build_tools(services, self._settings)}
+        """Return our own tools; they are made anew where the configuration makes others of them."""
+        if self._read_from is not self._config.document:
+            self._read_from = self._config.document
+            try:
+                self._settings = tool_settings(self._config)
+            except ConfigError as problem:
+                _log.warning("tools.web: %s", problem)
+        services = replace(self._backends(), processes=self.processes, grants=self._granted, env=self._env)
+        if self._own[1] != (self._settings, services):
+            tools = {tool.name: tool for tool in build_tools(services, self._settings)}
+            self._own = (tools, (self._settings, services))
+        return self._own[0]
 
     @cached_property
     def approvals(self) -> Approvals:
         from homarus.tools.approval import Approvals, approvals_path
 
         return Approvals(approvals_path(self._config.paths.state_dir), self._clock, self._ids)
-
-    @cached_property
-    def _granted(self) -> Granted:
-        from homarus.tools.gate import Granted
-
-        return Granted()
 
     @cached_property
     def _gate(self) -> PolicyGate:
@@ -218,6 +226,9 @@ class Toolkit:
             running=self.processes.plan_of,
             claims=self._claims,
         )
+
+    async def _judge(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
+        await self._gate(tool, arguments, context)
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
@@ -265,7 +276,7 @@ class Toolkit:
             allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
-        return Toolbox(left, self._gate, self._before)
+        return Toolbox(left, self._judge, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""
@@ -320,7 +331,6 @@ def tool_settings(config: Config) -> ToolSettings:
 
 def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = ()) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
-    from homarus.tools.gate import Granted
 
     def closed(_agent_id: str) -> Any:
         raise HomarusError("only the descriptions of the tools were asked for")

@@ -58,7 +58,7 @@ class CronRunner:
         self.book = JobBook(folder, home.clock, home.zone)
         self.runs_folder = folder / "runs"
         self.running: dict[str, asyncio.Task[None]] = {}
-        self._places: asyncio.Semaphore | None = None
+        self._places: tuple[int, asyncio.Semaphore] | None = None
         self._said: set[str] = set()
 
     @property
@@ -174,9 +174,10 @@ class CronRunner:
         self._changed("cron", {"action": "settled", "jobId": job_id})
 
     async def _run(self, job: Job, claim: Json) -> None:
-        if self._places is None:
-            self._places = asyncio.Semaphore(self.settings.max_concurrent_runs)
-        async with self._places:
+        most = self.settings.max_concurrent_runs
+        if self._places is None or self._places[0] != most:
+            self._places = (most, asyncio.Semaphore(most))
+        async with self._places[1]:
             self._changed("cron", {"action": "started", "jobId": job.id, "runId": claim["runId"]})
             if over := self._over_budget(job):
                 self._skip(job, claim["runId"], claim, f"budget: {over}")

@@ -106,6 +106,10 @@ class Automation:
         self.cron.take_up()
         self.orders.take_up()
 
+    def look_again(self) -> None:
+        """Go by changed settings at once, not only when something is due by the old ones."""
+        self._poked.set()
+
     def tick(self) -> int | None:
         """Begin what is due now and return when something is next, in milliseconds; None when nothing is."""
         self.wakeups += 1

@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from homarus.channels.channel import Channel, Host, Manifest
-from homarus.core.errors import ChannelError, ConfigError
+from homarus.core.errors import ChannelError, ConfigError, installing
 from homarus.core.patterns import late
 
 FILE = "channel.json"
@@ -67,7 +67,7 @@ def lacks(manifest: Manifest, which: Callable[[str], str | None] = shutil.which)
     """Return what must be installed before an account can start, and how; two empty texts where nothing is missing."""
     missing = [name for name in manifest.needs if not _importable(name)]
     if missing:
-        cure = f"pip install 'homarus[{manifest.extra}]'" if manifest.extra else f"pip install {' '.join(missing)}"
+        cure = installing(f"homarus[{manifest.extra}]" if manifest.extra else " ".join(missing))
         return f"{manifest.label} needs the Python package {' and '.join(missing)}", cure
     for program, package in manifest.programs.items():
         if which(program) is None:
@@ -98,6 +98,6 @@ def load_entry(manifest: Manifest) -> Callable[[Host], Channel]:
     try:
         entry = getattr(importlib.import_module(f"{__package__}.{manifest.id}.{module}"), name)
     except (ImportError, AttributeError) as error:
-        cure = f"pip install 'homarus[{manifest.extra}]'" if manifest.extra else "install the program again"
+        cure = installing(f"homarus[{manifest.extra}]") if manifest.extra else "install the program again"
         raise ChannelError(f"{manifest.label} cannot be loaded: {error}", fatal=True, cure=cure) from error
     return cast("Callable[[Host], Channel]", entry)

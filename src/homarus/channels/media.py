@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.clock import Clock
-from homarus.core.errors import Denied, HomarusError, StorageError
+from homarus.core.errors import Denied, HomarusError, StorageError, installing
 from homarus.core.messages import Image, Inbound, Media
 from homarus.core.text import human_bytes, single_line, slug
 from homarus.storage.atomic import ensure_dir
@@ -248,7 +248,7 @@ def shown(path: Path, mime_type: str, edge: int) -> tuple[Image | None, str]:
         data = _scaled(path, edge)
     except ImportError:
         if mime_type not in SHOWN or path.stat().st_size > MAX_UNSCALED:
-            return None, "it is too large or of a kind that models do not take (pip install 'homarus[media]' helps)"
+            return None, f"it is too large or of a kind that models do not take ({installing('homarus[media]')} helps)"
         data = (path.read_bytes(), mime_type)
     except Exception as problem:  # noqa: BLE001 - a broken picture raises whatever its reader stumbles over
         return None, f"it cannot be read as a picture: {single_line(str(problem), 100)}"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from homarus.channels.channel import Manifest, Setting
 from homarus.channels.discovery import RESERVED, manifests
+from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
 from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
@@ -288,12 +289,7 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
             if keys[key] in (None, "") and setting.env and env.get(setting.env):
                 keys[key] = env[setting.env]
     missing = tuple(key for key, setting in manifest.settings.items() if setting.required and keys[key] in (None, ""))
-    shared, said = block.get("streaming"), both.get("streaming")
-    if isinstance(shared, dict) and isinstance(said, dict) and "chunkMode" in shared:
-        said = {
-            "chunkMode": shared["chunkMode"],
-            **said,
-        }  # an account that says how it streams cuts as its channel does
+    said = merge(block.get("streaming") or {}, own.get("streaming") or {})
     streaming = config.convert_block(said, StreamingSettings, (*path, "streaming"))
     place = narrowed(manifest.place, settings)
     place = replace(place, dialect=manifest.dialects.get(str(keys.get("formatting")), place.dialect))

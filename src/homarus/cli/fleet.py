@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from homarus.cli.app import App
+from homarus.cli.fleet_homes import add, bring_in, invite, opened, quota, remove, settings_of, store_of, take_out
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
-from homarus.cli.output import Bar, clean
+from homarus.cli.output import clean
 from homarus.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from homarus.fleet.database import Database
     from homarus.fleet.objects import Store
-    from homarus.fleet.settings import Fleet
 
 _FINE, _BAD = 0, 1
 
@@ -50,51 +48,8 @@ def command(ctx: click.Context, file: str) -> None:
     ctx.meta["fleet.file"] = file
 
 
-def _settings(app: App, *, secret: bool = False) -> Fleet:
-    from homarus.fleet.settings import load, ready
-
-    return ready(load(app.env, click.get_current_context().meta.get("fleet.file", "")), secret=secret)
-
-
-@contextmanager
-def _opened(app: App, *, check: bool = True, address: str = "") -> Iterator[tuple[Fleet, Database]]:
-    from homarus.fleet.settings import Fleet as Settings
-    from homarus.fleet.settings import ready
-
-    fleet = ready(Settings(database=address)) if address else _settings(app)
-    try:
-        import asyncpg
-    except ImportError:
-        raise ConfigError("a fleet needs asyncpg", cure="pip install 'homarus[fleet]'") from None
-    from homarus.fleet.database import Database
-
-    refused = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
-    try:
-        with Database(fleet.database, name="homarus fleet", size=2, patience=5) as database:
-            if check:
-                database.check()
-            yield fleet, database
-    except (*refused, asyncpg.InsufficientPrivilegeError, asyncpg.InterfaceError) as problem:
-        cure = "its address is postgresql://user:password@host/name; that user must own that database"
-        raise ConfigError(f"Postgres cannot be used: {clean(str(problem), 300)}", cure=cure) from None
-
-
-@contextmanager
-def _store(app: App, fleet: Fleet) -> Iterator[Store | None]:
-    if not fleet.objects:
-        yield None
-        return
-    from homarus.fleet.objects import Store, objects_at
-    from homarus.net.client import HttpClient
-    from homarus.net.proxy import proxies_from
-    from homarus.net.trust import trust_from
-
-    http = HttpClient(proxies=proxies_from(app.env), trust=trust_from(app.env))
-    store = Store(objects_at(fleet.objects, app.env, http))
-    try:
-        yield store
-    finally:
-        store.close()
+for _each in (add, invite, bring_in, take_out, remove, quota):
+    command.add_command(_each)
 
 
 @command.command("init")
@@ -119,11 +74,13 @@ def init(app: App, database: str, objects: str, domain: str, as_json: bool) -> N
     if (database or objects or domain) and not fresh:
         raise ConfigError(f"{place} is there already", cure="change the file itself, then: homarus fleet init")
     if not database and fresh and not app.env.get("HOMARUS_FLEET_DATABASE"):
-        raise ConfigError("no database is named", cure="--database postgresql://user:password@host/name")
+        raise ConfigError(
+            "no database is named", cure="--database postgresql://user@host/name, with :password after the user"
+        )
     # The file comes last: an address that was mistyped is not kept.
-    with _opened(app, check=False, address=database) as (_, opened):
-        steps = opened.migrate()
-        opened.check()
+    with opened(app, check=False, address=database) as (_, there):
+        steps = there.migrate()
+        there.check()
     if database:
         given = {"database": database, "secret": new_secret(), "objects": objects, "domain": domain}
         text = json.dumps({key: value for key, value in given.items() if value}, indent=2) + "\n"
@@ -141,7 +98,7 @@ def status(app: App, metrics: bool, as_json: bool) -> None:
     """Show a fleet at a glance: homes, workers, and what waits."""
     from homarus.fleet import status as state
 
-    with _opened(app) as (_, database):
+    with opened(app) as (_, database):
         found = state.status(database)
     if metrics:
         app.out.pieces([state.metrics(found)])
@@ -183,7 +140,7 @@ def workers(app: App, as_json: bool) -> None:
     """List the workers: where they are, whether they live, how many homes each holds."""
     from homarus.fleet import status as state
 
-    with _opened(app) as (_, database):
+    with opened(app) as (_, database):
         found = state.workers(database)
     if as_json:
         app.out.json({"workers": found})
@@ -201,7 +158,7 @@ def homes(app: App, begins: str, tenant: str, worker: str, limit: int, as_json: 
     """List homes and who holds them; those whose names begin with BEGINS."""
     from homarus.fleet import status as state
 
-    with _opened(app) as (_, database):
+    with opened(app) as (_, database):
         found = state.homes(database, tenant=tenant, worker=worker, begins=begins, limit=limit)
     if as_json:
         app.out.json({"homes": found})
@@ -217,104 +174,6 @@ def homes(app: App, begins: str, tenant: str, worker: str, limit: int, as_json: 
         app.out.line("No such home: 'homarus fleet import' brings one in, 'homarus fleet add' makes an empty one.")
 
 
-@command.command("add")
-@click.argument("home")
-@click.option("--tenant", default="", help="Whose it is; for your own lists.")
-@with_json
-def add(app: App, home: str, tenant: str, as_json: bool) -> None:
-    """Make an empty HOME. Its first start gives it a token of its own."""
-    from homarus.fleet.placement import Placement
-    from homarus.fleet.settings import refuse_name
-
-    with _opened(app) as (_, database):
-        if not asyncio.run(Placement(database, "").add(refuse_name(home), tenant)):
-            raise ConfigError(f"there is a home '{home}' already", cure="choose another name")
-    app.out.answer({"home": home, "tenant": tenant}, f"made {home}", as_json=as_json)
-
-
-@command.command("import")
-@click.argument("home")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--tenant", default="", help="Whose it is; for your own lists.")
-@click.option("--replace", is_flag=True, help="Take the place of a home that is there. Its owner loses it at once.")
-@with_json
-def bring_in(app: App, home: str, folder: Path, tenant: str, replace: bool, as_json: bool) -> None:
-    """Bring FOLDER into the fleet as HOME: a folder with .openclaw in it, or a state folder alone.
-
-    Every byte is kept; indexes that are made from the files are left out and made anew. The folder stays as it is.
-    """
-    from homarus.fleet.homes import bring_in as bring
-    from homarus.fleet.tenancy import outside
-
-    with _opened(app) as (fleet, database), _store(app, fleet) as store, Bar(sys.stderr, "importing") as bar:
-        done = bring(database, store, home, folder.absolute(), tenant=tenant, replace=replace, progress=bar.update)
-    done["withoutEffect"] = outside(folder.absolute(), fleet.quota)
-    for name in done["skipped"]:
-        app.out.warn(f"left out: {clean(name)}")
-    for key in done["withoutEffect"]:
-        app.out.warn(f"{clean(key)} has no effect in a fleet: it leads out of the home or its sandbox")
-    app.out.answer(done, f"brought in {home}: {done['files']:,} files, {done['bytes']:,} bytes", as_json=as_json)
-
-
-@command.command("export")
-@click.argument("home")
-@click.argument("folder", type=click.Path(path_type=Path))
-@with_json
-def take_out(app: App, home: str, folder: Path, as_json: bool) -> None:
-    """Write HOME into FOLDER, byte for byte as it is in one moment. The home stays in the fleet.
-
-    On a laptop it is served with: HOME=FOLDER homarus chat
-    """
-    from homarus.fleet.homes import take_out as take
-
-    with _opened(app) as (fleet, database), _store(app, fleet) as store:
-        done = take(database, store, home, folder.absolute())
-    app.out.answer(
-        done, f"wrote {done['files']:,} names, {done['bytes']:,} bytes to {clean(str(folder))}", as_json=as_json
-    )
-
-
-@command.command("remove")
-@click.argument("home")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@with_json
-def remove(app: App, home: str, yes: bool, as_json: bool) -> None:
-    """Forget HOME and everything that it stored. There is no way back but an export."""
-    from homarus.fleet.homes import known
-    from homarus.fleet.homes import remove as forget
-
-    with _opened(app) as (fleet, database), _store(app, fleet) as store:
-        known(database, home)
-        if not yes:
-            click.confirm(f"Remove {clean(home, 80)} and all of its files?", abort=True)
-        count = forget(database, store, home)
-    app.out.answer({"home": home, "objects": count}, f"removed {clean(home, 80)}", as_json=as_json)
-
-
-@command.command("quota")
-@click.argument("home")
-@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@with_json
-def quota(app: App, home: str, values: tuple[str, ...], as_json: bool) -> None:
-    """Show what HOME may use, or change it: messagesPerSecond=5 storedBytes=1000000000. 'name=' gives it the fleet's again."""
-    import msgspec
-
-    from homarus.fleet.homes import bound, known
-    from homarus.fleet.settings import parse_quota, quota_of
-    from homarus.fleet.status import usage
-
-    given = parse_quota(values)
-    with _opened(app) as (fleet, database):
-        own = bound(database, home, given) if given else known(database, home)["quota"]
-        used = usage(database, home)
-    found = msgspec.to_builtins(quota_of(fleet.quota, own))
-    if as_json:
-        app.out.json({"home": home, "quota": found, "used": used})
-    else:
-        app.out.facts([(name, f"{value:,}") for name, value in found.items()], 18)
-        app.out.line(f"used: {used['bytes']:,} bytes in {used['files']:,} files")
-
-
 @command.command("move")
 @click.argument("home")
 @click.argument("worker")
@@ -323,7 +182,7 @@ def move(app: App, home: str, worker: str, as_json: bool) -> None:
     """Let HOME go to WORKER, when the turn that runs has ended."""
     from homarus.fleet import status as state
 
-    with _opened(app) as (_, database):
+    with opened(app) as (_, database):
         state.move(database, home, worker)
     app.out.answer({"home": home, "to": worker}, f"{clean(home, 80)} goes to {clean(worker, 80)}", as_json=as_json)
 
@@ -336,7 +195,7 @@ def drain(app: App, worker: str, off: bool, as_json: bool) -> None:
     """Let WORKER give all its homes away, each at the end of a turn. Then it can be stopped without anybody noticing."""
     from homarus.fleet import status as state
 
-    with _opened(app) as (_, database):
+    with opened(app) as (_, database):
         state.drain(database, worker, on=not off)
     said = f"{clean(worker, 80)} takes homes again" if off else f"{clean(worker, 80)} gives its homes away"
     app.out.answer({"worker": worker, "draining": not off}, said, as_json=as_json)
@@ -350,7 +209,7 @@ def doctor(app: App, deep: bool, sweep: bool, as_json: bool) -> int:
     """Look for what is wrong, or could go wrong: settings, server, workers, rows and objects. 1 if something is bad."""
     from homarus.fleet import status as state
 
-    with _opened(app, check=False) as (fleet, database), _store(app, fleet) as store:
+    with opened(app, check=False) as (fleet, database), store_of(app, fleet) as store:
         found = list(state.examine(fleet, database, store, deep=deep))
         if sweep and store is not None:
             found.append(state.Check("ok", f"removed {state.sweep(database, store):,} objects"))
@@ -380,7 +239,9 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
     from homarus.fleet.database import Database
     from homarus.fleet.worker import Worker, serve
 
-    fleet = _settings(app, secret=True)
+    if address and not address.startswith(("http://", "https://")):
+        raise ConfigError(f"--address '{clean(address, 80)}' is no address", cure="as http://10.0.0.5:18800")
+    fleet = settings_of(app, secret=True)
     door = _listening(listen)
     host, port = door.getsockname()[:2]
     called = name or f"{socket.gethostname()}-{port}"
@@ -394,8 +255,13 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
         )
 
     name_there = f"homarus {called}"
-    with door, _opened(app), Database(fleet.database, name=name_there) as database, _store(app, fleet) as store:
-        asyncio.run(work(database, store))
+    with (
+        door,
+        opened(app),
+        Database(fleet.database, name=name_there, busy=True) as database,
+        store_of(app, fleet) as store,
+    ):
+        _run(work(database, store))
 
 
 @command.command("edge")
@@ -414,7 +280,7 @@ def edge(app: App, listen: str) -> None:
     from homarus.fleet.edge import Edge, serve
     from homarus.net.client import HttpClient
 
-    fleet = _settings(app, secret=True)
+    fleet = settings_of(app, secret=True)
     door = _listening(listen)
 
     async def work(database: Database) -> None:
@@ -425,13 +291,20 @@ def edge(app: App, listen: str) -> None:
         finally:
             await http.aclose()
 
-    with door, _opened(app), Database(fleet.database, name="homarus edge") as database:
-        asyncio.run(work(database))
+    with door, opened(app), Database(fleet.database, name="homarus edge", busy=True) as database:
+        _run(work(database))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    from homarus.fleet.database import quick_loop
+
+    with asyncio.Runner(loop_factory=quick_loop) as runner:
+        runner.run(work)
 
 
 def _listening(text: str) -> socket.socket:
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or not host:
+    if not (port.isdecimal() and int(port) < 1 << 16) or not host:
         raise ConfigError(f"--listen '{clean(text, 80)}' is no address with a port", cure="as 10.0.0.5:18800")
     from homarus.gateway.wire import listening
 

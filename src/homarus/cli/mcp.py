@@ -264,7 +264,7 @@ def _opened(app: App) -> McpServers:
     from homarus.workspace.agents import resolve_workspace
 
     workspace = resolve_workspace(app.config, app.config.default_agent.id, app.env)
-    return McpServers(app.config, app.env, clock=app.clock, workspace=workspace)
+    return McpServers(app.config, app.env, clock=app.clock, workspace=lambda: workspace)
 
 
 def _summary(name: str, settings: ServerSettings, found: Listing | None) -> dict[str, Any]:

@@ -123,6 +123,8 @@ def reflect(
         app.out.line(f"{model}: {line}")
     for line in report.assisted.refused:
         app.out.warn(f"{model}, refused: {line}")
+    for line in report.outdated:
+        app.out.warn(f"{line} (every prompt carries that line: change it, or take it out)")
     for line in report.unclear[:20]:
         app.out.warn(f"may speak for or against an opinion: {line}")
     if not report.pages:
@@ -156,6 +158,8 @@ def dream(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
         )
     for citation, why in night.refused:
         app.out.line(app.out.style(f"left where it is: {citation}: {why}", "dim"))
+    for citation, why in night.waiting[:10] if dry_run else ():
+        app.out.line(app.out.style(f"not yet: {citation}: {why}", "dim"))
     done = "would be taken over" if dry_run else "taken over into MEMORY.md"
     app.out.line(
         f"{len(night.promoted)} lines {done}; {night.staged} things of two days, themes: {', '.join(night.themes) or 'none'}"
@@ -217,15 +221,15 @@ def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
 
     with opened(app, **place) as memory:
         known = memory.knowledge()
-        title = f"What {memory.workspace.name} knows"
+        title = f"What the notes in {memory.workspace.name} say"
     to = to.absolute()
     if to.exists() and MARK not in to.read_text("utf-8", "replace")[:500]:
         raise HomarusError(f"{to} is another file, not a page of this command", cure="name another one with --to")
     write_atomic(to, page(known, title).encode())
     if as_json:
-        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.names)})
+        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.spoken_of)})
     else:
-        app.out.line(f"{len(known.facts)} facts about {len(known.names)} names: {to}")
+        app.out.line(f"{len(known.facts)} facts about {len(known.spoken_of)} names: {to}")
 
 
 @click.command()
@@ -307,6 +311,8 @@ def _asker(app: App, agent: str | None, model: str) -> Callable[[str], str]:
         models = Models(app.config, app.env, clock=app.clock)
         chosen = app.config.agent_named(agent)
         chain = await models.chain(chosen, override=Override(model))
+        for warning in chain.warnings:
+            app.out.warn(warning)
         request = ModelRequest("", SystemPrompt("You put notes in order."), (User((Text(text),)),), max_tokens=2_000)
         stop: Stop | None = None
         deadline = models.registry.clock.monotonic() + 120

@@ -13,7 +13,6 @@ from homarus.agent.home import Home
 from homarus.commands.settings import Caller
 from homarus.config.keypath import parse_path
 from homarus.config.load import load_config
-from homarus.config.write import Operation, change
 from homarus.context.compact import Compacted
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.patterns import late
@@ -124,6 +123,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
     def configure(self, path: str, value: Any, *, remove: bool = False) -> str:
         """Change one key of the configuration file, for what starts after this; return what was done, in words."""
+        from homarus.config.write import Operation, change
+
         step = Operation("unset" if remove else "set", parse_path(path), value)
         config = load_config(self.home.config.paths, self.home.env)  # others may have written meanwhile
         done = change(config, self.home.env, [step])

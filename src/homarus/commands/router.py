@@ -13,11 +13,8 @@ from msgspec.structs import replace
 
 from homarus.commands.command import Command, CommandContext, CommandReply, Need, SessionClient, split_command
 from homarus.commands.directives import CLEAR, NAMES, SHORTCUTS, Parsed, Reader, Wishes, parse
-from homarus.commands.groups.levels import persist, persist_model, refused
-from homarus.commands.groups.model import named_model
 from homarus.commands.settings import Caller, CommandSettings, caller_of
 from homarus.commands.skills import mentioned_skills, skill_commands, use_skill
-from homarus.commands.table import active, reserved, switched_off
 from homarus.commands.words import ATTACHED, is_stop
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.messages import Inbound
@@ -54,8 +51,20 @@ class CommandRouter:
     def __init__(self, client: SessionClient) -> None:
         self._client = client
         self._home = client.home
-        self.settings = client.home.config.block("commands", CommandSettings)
-        self.commands = active(self.settings)
+        self._active: tuple[CommandSettings | None, dict[str, Command]] = (None, {})
+
+    @property
+    def settings(self) -> CommandSettings:
+        return self._home.config.block("commands", CommandSettings)
+
+    @property
+    def commands(self) -> dict[str, Command]:
+        from homarus.commands.table import active
+
+        settings = self.settings
+        if self._active[0] is not settings:
+            self._active = (settings, active(settings))
+        return self._active[1]
 
     async def handle(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in. A failure of a command is its reply; only a session that cannot be opened raises."""
@@ -92,6 +101,8 @@ class CommandRouter:
             return None
         name, args = split
         if command is None:
+            from homarus.commands.table import switched_off
+
             switch = switched_off(name, self.settings) if caller.owner and body.lstrip().startswith("/") else ""
             return (
                 IntakeResult((f"/{name} is switched off. 'commands.{switch}: true' switches it on.",))
@@ -159,11 +170,14 @@ class CommandRouter:
         self, key: SessionKey, inbound: Inbound, caller: Caller, overrides: Overrides | None
     ) -> IntakeResult:
         """Apply the directives of a message, and put what is left into the lane."""
-        parsed = parse(inbound.text, self._reader(key)) if caller.authorised else Parsed(inbound.text)
+        plain = "/" not in inbound.text or not caller.authorised
+        parsed = Parsed(inbound.text) if plain else parse(inbound.text, self._reader(key))
         wishes = parsed.wishes
         attached = str((inbound.facts or {}).get(ATTACHED, ""))
         replies: list[str] = []
         if not wishes.empty:
+            from homarus.commands.groups.levels import persist, persist_model, refused
+
             context = self._context(key, caller, "", "")
             if problem := refused(context, wishes):
                 return IntakeResult((problem,))
@@ -204,6 +218,9 @@ class CommandRouter:
         )
 
     def _reader(self, key: SessionKey) -> Reader:
+        from homarus.commands.groups.model import named_model
+        from homarus.commands.table import reserved
+
         models, agent = self._home.models, self._home.config.agent(key.agent_id)
         taken = reserved()
         aliases = {short: target for short, target in models.names(agent).aliases.items() if short not in taken}

@@ -8,7 +8,8 @@ two packages read one object, each has its line, told apart by a word after `#`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -225,6 +226,11 @@ def build_schema(path: str = "") -> Node:
         _graft(root, steps, part)
         if steps[:2] == [*_DEFAULTS]:
             _graft(root, ["agents", "entries", "*", *steps[2:]], part)
+    for place, below in described().items():
+        for node in _nodes(root, place.split("."), definitions):
+            for key, text in below.items():
+                if key in node.get("properties", {}):
+                    node["properties"][key].setdefault("description", text)
     here = root
     for step in parse_path(path):
         here = _step(here, str(step), definitions, path)
@@ -232,6 +238,28 @@ def build_schema(path: str = "") -> Node:
         here = _opened(here, definitions)
     needed = {name: definitions[name] for name in sorted(_references(here, definitions, set()))}
     return {**here, "$defs": needed} if needed else here
+
+
+def described() -> dict[str, dict[str, str]]:
+    """Return what keys are for, in a sentence, by the object they stand in."""
+    return msgspec.json.decode(
+        Path(__file__).with_name("descriptions.json").read_bytes(), type=dict[str, dict[str, str]]
+    )
+
+
+def _nodes(here: Node, steps: Sequence[str], definitions: Node) -> Iterator[Node]:
+    """Yield every part of a schema that says something about the object at a path; `*` is any name and any item."""
+    referred = definitions.get(str(here.get("$ref", "")).rpartition("/")[2])
+    for part in [*([referred] if referred else []), *here.get("allOf", []), *here.get("anyOf", [])]:
+        yield from _nodes(part, steps, definitions)
+    if not steps:
+        yield here
+        return
+    inner = here.get("properties", {}).get(steps[0])
+    if steps[0] == "*":
+        inner = here.get("additionalProperties", here.get("items"))
+    if isinstance(inner, dict):
+        yield from _nodes(inner, steps[1:], definitions)
 
 
 def _step(here: Node, step: str, definitions: Node, path: str) -> Node:

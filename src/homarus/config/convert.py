@@ -8,7 +8,6 @@ own, turns the whole block into that. A rule that is misspelt must not be a rule
 from __future__ import annotations
 
 import enum
-import re
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from homarus.config.keypath import KeyPath
+from homarus.core.patterns import late
 
 T = TypeVar("T")
 Report = Callable[[KeyPath, str], None]
@@ -199,7 +199,7 @@ _KINDS = {
     "object": "an object",
     "null": "null",
 }
-_EXPECTED = re.compile(r"Expected '([^']*)'(.*?)(?:, got '([^']*)')?")
+_EXPECTED = late(r"Expected '([^']*)'(.*?)(?:, got '([^']*)')?")
 _GIVEN = {
     "bool": "a flag",
     "str": "text",

@@ -12,30 +12,31 @@ from homarus.config.keypath import KeyPath
 Reload: TypeAlias = Literal["none", "hot", "part", "restart"]
 _MISSING: Any = object()
 
-# The longest prefix that matches decides; what no line names is taken over as it is.
+# The longest prefix that matches decides. What no line names is read anew by each turn or request.
 _RULES: dict[KeyPath, Reload] = {
     ("$schema",): "none",
     ("meta",): "none",
     ("wizard",): "none",
     ("channels",): "part",
     ("cron",): "part",
-    ("hooks",): "part",
     ("agents", "defaults", "heartbeat"): "part",
-    ("plugins",): "part",
-    ("plugins", "load"): "restart",
-    ("plugins", "installs"): "restart",
+    ("hooks",): "part",
+    ("hooks", "path"): "restart",
+    ("hooks", "internal"): "restart",
+    ("session", "mainKey"): "restart",
+    **{(name,): "restart" for name in ("browser", "commands", "diagnostics", "discovery", "env", "plugins", "secrets")},
+    **{("commands", name): "hot" for name in ("allowFrom", "ownerAllowFrom")},
     ("gateway",): "restart",
-    ("gateway", "reload"): "hot",
-    ("gateway", "remote"): "hot",
-    ("gateway", "auth", "rateLimit"): "hot",
-    ("gateway", "channelHealthCheckMinutes"): "hot",
-    ("gateway", "channelMaxRestartsPerHour"): "hot",
-    ("gateway", "channelStaleEventThresholdMinutes"): "hot",
-    ("discovery",): "restart",
-    ("browser",): "restart",
+    **{
+        ("gateway", name): "hot"
+        for name in (
+            *("auth", "controlUi", "http", "reload", "remote", "tools", "trustedProxies"),
+            *("channelHealthCheckMinutes", "channelMaxRestartsPerHour", "channelStaleEventThresholdMinutes"),
+        )
+    },
 }
 # How deep a change is named: one channel restarts alone, so its name belongs to the path.
-_PART_DEPTH = {"channels": 2, "plugins": 3, "agents": 3}
+_PART_DEPTH = {"channels": 2, "agents": 3}
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 
 
@@ -15,6 +16,20 @@ class HomarusError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.cure})" if self.cure else self.message
+
+
+def installing(what: str, prefix: str = sys.prefix, base: str = sys.base_prefix) -> str:
+    """Return the command that installs a package, or an extra such as `homarus[mcp]`, where this program finds it.
+
+    A program of pipx or of uv has a folder of its own, and so has a virtual environment, whether it is the active one or
+    not: a plain `pip` would install beside it.
+    """
+    quoted = f"'{what}'" if "[" in what else what
+    if "/pipx/" in prefix:
+        return f"pipx runpip homarus install {quoted}"
+    if "/uv/tools/" in prefix:
+        return f"uv pip install --python {prefix} {quoted}"
+    return f"{'pip' if prefix == base else f'{prefix}/bin/pip'} install {quoted}"
 
 
 class ConfigError(HomarusError):

@@ -1,6 +1,7 @@
 """What homes have written and the rows do not have yet: in order for each home, and many homes in one commit.
 
 Nobody waits here for Postgres but who speaks to the world. While it is away homes go on until they would say something.
+What nobody waits for yet is held back a moment: so what was asked and the turn's first line are one commit, its answer the other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 APPEND, UPLOAD = "append_lines", "put_object"
 TOGETHER = 200  # homes in one commit
 AT_ONCE = 2  # commits on their way: the next one gathers while the last is being synced
+SOON = 0.05  # seconds until what nobody waits for goes by itself
 MOST_BYTES = 16 << 20  # of one home that wait: whoever goes on writing then waits, too
 _BYTES = 4 << 20  # of one home in one commit
 Change = tuple[str, tuple[Any, ...], int]  # the function, what it is given, and its bytes
@@ -53,7 +55,12 @@ class Behind:
                 return
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append((self.needed, waiting))
+            self._commits.urge(self)
         await waiting
+
+    @property
+    def awaited(self) -> bool:
+        return bool(self._waiting)
 
     def give_up(self, problem: Fenced) -> None:
         """Carry nothing out any more."""
@@ -94,11 +101,13 @@ def _wake(waiting: asyncio.Future[None], problem: Fenced | None) -> None:
 class Commits:
     """Carries changes out on the thread of the database. Homes are independent: one that must wait holds up no other."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, soon: float = SOON) -> None:
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
-        self._database = database
+        self._database, self._soon = database, soon
         self._ready: dict[Behind, None] = {}
+        self._held: dict[Behind, None] = {}  # with changes that nobody waits for
+        self._timed = False
         self._pumps = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -108,6 +117,7 @@ class Commits:
     def add(self, home: Behind, change: Change, *, needed: bool) -> None:
         with self.lock:
             while home.bytes > MOST_BYTES and home.problem is None:
+                self.urge(home)
                 self.room.wait()
             if home.problem is not None:
                 raise again(home.problem)
@@ -115,9 +125,32 @@ class Commits:
             home.begun += 1
             home.needed = home.begun if needed else home.needed
             home.bytes += change[2]
-            if not home.running:
-                self._ready[home] = None
-                self._wake()
+            self._line_up(home)
+
+    def urge(self, home: Behind) -> None:
+        """Let what a home has go now: somebody waits for it. Under the lock."""
+        if home in self._held:
+            del self._held[home]
+            self._ready[home] = None
+            self._wake()
+
+    def _line_up(self, home: Behind) -> None:
+        if home.running or home in self._ready:
+            return
+        self._held[home] = None
+        if home.awaited:
+            self.urge(home)
+        elif not self._timed:
+            self._timed = True
+            self._database.loop.call_soon_threadsafe(
+                self._database.loop.call_later, self._soon, self._overdue, context=Context()
+            )
+
+    def _overdue(self) -> None:
+        with self.lock:
+            self._timed = False
+            for home in list(self._held):
+                self.urge(home)
 
     def _wake(self) -> None:
         if self._pumps < AT_ONCE:
@@ -165,8 +198,7 @@ class Commits:
             home.settled(len(changes), problem)
             self.room.notify_all()
             if home.changes:
-                self._ready[home] = None
-                self._wake()
+                self._line_up(home)
         if first:
             home.tell()
 

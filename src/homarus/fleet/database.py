@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Self, TypeVar
@@ -13,11 +14,14 @@ from homarus.core.text import single_line
 from homarus.fleet.schema import STEPS, VERSION
 
 SCHEMA = "homarus"
+# Its pool tells each try while the database is away, with all that led to it; that it is away is said here.
+logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
 PATIENCE = 60.0  # how long a statement waits for a database that is away
 _PAUSE, _LONGEST_PAUSE = 0.05, 0.25
 _STATEMENT = 15.0  # seconds for one statement; its caller then asks again
 _QUICK = 5.0  # for one that somebody waits for: a cable that was pulled says nothing
 _HELLO = 2.0  # for a host to let us in, before the next one is tried
+_SLOWEST = 2  # times as long, where nobody had the time
 _MIGRATING = 0x686F6D61  # the advisory lock of whoever changes tables
 Result = TypeVar("Result")
 
@@ -28,13 +32,17 @@ class Database:
     So every statement must be right when it is carried out twice. One whose answer was lost may have been committed.
     """
 
-    def __init__(self, dsn: str, *, name: str = "homarus", size: int = 8, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, dsn: str, *, name: str = "homarus", size: int = 8, patience: float = PATIENCE, busy: bool = False
+    ) -> None:
         self.dsn = dsn
         self._name, self._size, self._patience = name, size, patience
-        self.loop = self._loop = asyncio.new_event_loop()  # of the thread of this database
+        self.loop = self._loop = quick_loop() if busy else asyncio.new_event_loop()  # of the thread of this database
         self._pool: Any = None
         self._last = ""
-        self._filling = asyncio.Lock()
+        self._filling, self._knocking = asyncio.Lock(), asyncio.Lock()
+        self._unheard: Exception | None = None  # why the last try to connect failed
+        self._quiet_until, self._slowly = 0.0, 1
         self._thread = threading.Thread(target=self._loop.run_forever, name="fleet-database", daemon=True)
         self._thread.start()
 
@@ -165,6 +173,7 @@ class Database:
                         min_size=1,
                         max_size=self._size,
                         connect=self._reached,
+                        reset=_nothing,
                         command_timeout=_STATEMENT,
                         target_session_attrs="read-write",  # of several hosts, the one that takes writes
                         server_settings={
@@ -182,22 +191,30 @@ class Database:
         return self._pool
 
     async def _reached(self, dsn: str, **given: Any) -> Any:
-        """Connect to the first host that takes writes, beginning with the one that did so last; each has a time of its own."""
+        """Connect to the first host that takes writes, beginning with the one that did so last; each has a time of its own.
+
+        One knocks at a time, and what it hears holds for all for a moment: a crowd before the door keeps a server from coming up.
+        """
         import asyncpg
 
-        problem: Exception | None = None
-        found_hosts = sorted(hosts(dsn), key=lambda host: host != self._last)
-        given["timeout"] = _HELLO if len(found_hosts) > 1 else _QUICK
-        for each in found_hosts:
-            try:
-                made = await asyncpg.connect(each, **given)
-            except (OSError, asyncpg.PostgresError, asyncpg.InternalClientError, asyncpg.InterfaceError) as found:
-                problem = found
-            else:
-                self._last = each
-                return made
-        assert problem is not None
-        raise problem
+        async with self._knocking:
+            if self._unheard is not None and self._loop.time() < self._quiet_until:
+                raise self._unheard
+            found_hosts = sorted(hosts(dsn), key=lambda host: host != self._last)
+            given["timeout"] = (_HELLO if len(found_hosts) > 1 else _QUICK) * self._slowly
+            for each in found_hosts:
+                try:
+                    made = await asyncpg.connect(each, **given)
+                except (OSError, asyncpg.PostgresError, asyncpg.InternalClientError, asyncpg.InterfaceError) as found:
+                    self._unheard = found
+                    if isinstance(found, TimeoutError):  # whoever has no time to answer has less when asked more often
+                        self._slowly = min(_SLOWEST, self._slowly * 2)
+                else:
+                    self._last, self._unheard, self._slowly = each, None, 1
+                    return made
+            assert self._unheard is not None
+            self._quiet_until = self._loop.time() + _LONGEST_PAUSE
+            raise self._unheard
 
     async def _empty(self) -> None:
         pool, self._pool = self._pool, None
@@ -206,6 +223,20 @@ class Database:
                 await asyncio.wait_for(pool.close(), 5)
             except (OSError, TimeoutError):
                 pool.terminate()
+
+
+def quick_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop for a program that has much to pass on: uvloop's, where it is there, takes a third of the work off."""
+    try:
+        import uvloop
+    except ImportError:  # a system without it
+        return asyncio.new_event_loop()
+    made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return made
+
+
+async def _nothing(_conn: Any) -> None:
+    """Leave a connection as it is for the next statement: none of ours changes settings, listens or keeps a lock."""
 
 
 def hosts(dsn: str) -> list[str]:

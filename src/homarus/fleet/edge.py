@@ -26,13 +26,14 @@ from homarus.core.text import single_line
 from homarus.fleet.served import Call, packed
 from homarus.fleet.settings import Fleet, Quota, is_home
 from homarus.fleet.watch import Moved, Place, Watch
+from homarus.gateway.peer import client_of, is_listed, literal
 from homarus.gateway.protocol import MAX_PAYLOAD, Close
 from homarus.net.client import HttpClient, Response
 from homarus.net.errors import HttpError
 
 _log = logging.getLogger(__name__)
 HOME, SECRET, CLIENT = "x-homarus-home", "x-homarus-fleet", "x-homarus-client"
-HOST, IDENT = "x-homarus-host", "x-homarus-ident"
+HOST, IDENT, NAME = "x-homarus-host", "x-homarus-ident", "x-homarus-name"
 # By these senders tell that it is the same call again. The first that is there counts.
 _IDENTS = ("idempotency-key", "webhook-id", "x-github-delivery", "x-gitlab-event-uuid", "x-request-id")
 NOT_HERE = 421  # a worker's word for a home that it does not hold
@@ -106,6 +107,7 @@ class Edge:
         self.held_bytes = 0
         self.counts: Counter[tuple[str, str]] = Counter()
         self.stopping = False
+        self._warned = False  # of a proxy that nobody listed
 
     @property
     def secret(self) -> str:
@@ -138,10 +140,9 @@ class Edge:
             home, slash, rest = path[3:].partition("/")
             if is_home(home):
                 return home, f"/{rest}" if slash else "/"
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        host = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        home = host.lower().rstrip(".").removesuffix(self._domain) if self._domain else ""
-        if not self._domain or not host.lower().rstrip(".").endswith(self._domain) or not is_home(home):
+        name = _name(_host(scope))
+        home = name.removesuffix(self._domain)
+        if not self._domain or not name.endswith(self._domain) or not is_home(home):
             raise Problem(404, "no home is named: its name stands before the domain, or after /h/")
         return home, path
 
@@ -267,9 +268,26 @@ class Edge:
                 text = value.decode("latin-1")
                 joined = "; " if name == "cookie" else ", "
                 found[name] = f"{found[name]}{joined}{text}" if name in found else text
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        client = (scope.get("client") or ("", 0))[0]
-        return found | {HOME: home, SECRET: self._fleet.secret, CLIENT: str(client), "host": host or home}
+        host = _host(scope)
+        name = _name(host) if self._domain and _name(host) == f"{home}{self._domain}" else ""
+        ours = {HOME: home, SECRET: self._fleet.secret, CLIENT: self._client(scope), NAME: name, "host": host or home}
+        return found | ours
+
+    def _client(self, scope: Scope) -> str:
+        """Return whom a request is from: the socket's other end, or whom a proxy that is listed names.
+
+        A proxy on this machine makes everybody look as if they were here, and its own programs are no more than others: they are
+        given no address, and no home takes them for programs on its machine.
+        """
+        address = literal(str((scope.get("client") or ("", 0))[0]))
+        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if (named := client_of(told)) is not None:
+            if is_listed(address, self._fleet.trusted_proxies):
+                address = named
+            elif not self._warned:
+                self._warned = True
+                _log.warning("%s speaks for others: if it is your proxy, name it in 'trustedProxies'", address)
+        return "" if address is None or address.is_loopback else str(address)
 
     async def _keep(self, home: str, path: str, headers: dict[str, str], body: bytes) -> None:
         """Make a web hook durable: whoever takes the home next hands it in, under the name that a first try had, too."""
@@ -357,6 +375,16 @@ class Edge:
                 self._count("websocket", "slowed")
                 await asyncio.sleep(wait)
             await upstream.send(message["text"] if message.get("text") is not None else message.get("bytes", b""))
+
+
+def _host(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+
+
+def _name(host: str) -> str:
+    """Return the name in a Host header."""
+    name, _, port = host.rpartition(":")
+    return (name if port.isdigit() else host).lower().rstrip(".")
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:

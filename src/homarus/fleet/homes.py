@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import secrets
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import msgspec
 from homarus.core.errors import ConfigError, Fenced, StorageError, Unknown
 from homarus.fleet.database import Database
 from homarus.fleet.objects import Store
+from homarus.fleet.placement import TTL
 from homarus.fleet.rows import INLINE, LARGEST_INLINE, Lease, Stored
 from homarus.fleet.schema import FORMAT
 from homarus.fleet.settings import refuse_name
@@ -27,8 +30,17 @@ from homarus.fleet.transfer import Item, lay_out, read_pieces, scan, shown
 UNFINISHED = 1_000_000  # the format of a home that is being brought in: newer than what any worker takes
 _BATCH, _MANY = 1 << 20, 200
 SEAL_BYTES, MERGE_ROWS = 1 << 20, 64
+PATIENCE = 30.0  # seconds for a worker to take an invitation in
 STATE = ".openclaw"
+INVITE = "invite:"  # how the keys of letters begin that are invitations, and no web hooks
 Progress = Callable[[int, int, str], None]
+
+
+class Invited(msgspec.Struct, frozen=True):
+    """A device that the operator lets in without having seen it: the first that brings the code, until then."""
+
+    digest: str
+    until_ms: int
 
 
 def source(folder: Path, skip: Callable[[str, str], None]) -> tuple[str, list[Item]]:
@@ -305,6 +317,38 @@ def bound(database: Database, home: str, quota: dict[str, Any]) -> dict[str, Any
     )  # fmt: skip
     found: dict[str, Any] = msgspec.json.decode(rows[0]["quota"])
     return found
+
+
+def invite(
+    database: Database, home: str, *, seconds: float, patience: float = PATIENCE, pause: float = 0.2
+) -> dict[str, Any]:
+    """Let the first device into a home that brings the returned token in time; with the rights of the home's owner.
+
+    It is a letter, so it is right whoever holds the home, and only a digest of it is kept. Waits a moment for the owner to take it in.
+    """
+    if known(database, home)["format"] > FORMAT:
+        raise ConfigError(f"'{home}' is brought in by half, or by a newer version", cure="see: homarus fleet doctor")
+    token = secrets.token_urlsafe(32)
+    held = hashlib.sha256(token.encode()).hexdigest()
+    now = database.rows("select (extract(epoch from clock_timestamp()) * 1000)::bigint as now")[0]["now"]
+    until = now + int(seconds * 1000)
+    key = f"{INVITE}{held[:32]}"
+    database.rows(
+        "insert into mail (home, key, body) values ($1, $2, $3)",
+        home,
+        key,
+        msgspec.msgpack.encode(Invited(held, until)),
+    )
+    ends = time.monotonic() + patience
+    while waits := database.rows(
+        """select exists (select from worker where beat > clock_timestamp() - make_interval(secs => $3)) as alive
+        from mail where home = $1 and key = $2""",
+        home, key, TTL,
+    ):  # fmt: skip
+        if time.monotonic() > ends or not waits[0]["alive"]:
+            break
+        time.sleep(pause)
+    return {"home": home, "token": token, "expiresAtMs": until, "taken": not waits}
 
 
 def remove(database: Database, store: Store | None, home: str) -> int:

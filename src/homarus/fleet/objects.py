@@ -347,7 +347,8 @@ class Bucket:
         raise problem
 
     def _refused(self, status: int, said: str) -> StorageError:
-        cure = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy" if status in {401, 403} else ""
+        keys = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy"
+        cure = {401: keys, 403: keys, 404: "make the bucket, or mend 'objects'"}.get(status, "")
         return StorageError(f"{self.name} refused with {status}: {_words(said)}", cure=cure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from homarus.fleet.database import Database
 from homarus.fleet.rows import Lease
 from homarus.fleet.schema import FORMAT, VERSION
 
+_log = logging.getLogger(__name__)
 BEAT = 0.4  # seconds between two signs of life
 TTL = 2.0  # seconds without one, after which a worker's homes are anybody's
 BATCH = 500  # homes taken in one statement
@@ -20,7 +22,6 @@ _FREE = """recursive names as (
   select (select worker from lease where worker > names.worker order by worker limit 1) from names where worker is not null),
 dead as (select n.worker from names n left join worker w on w.name = n.worker where n.worker is not null
   and (w.name is null or w.beat < clock_timestamp() - make_interval(secs => $2)))"""
-_DEAD = "(w.name is null or w.beat < clock_timestamp() - make_interval(secs => $2))"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -70,6 +71,12 @@ class Placement:
         self._heard = rows[0]["beat"] if rows else self._heard
         return Pulse(rows[0]["homes"], rows[0]["draining"]) if rows else None
 
+    async def retire(self) -> None:
+        """Count for nothing in what each worker's share is, so that the others take all that this one gives away."""
+        await self._database.ask(
+            "update worker set draining = true where name = $1 and started = $2", self.worker, self.life, patience=5
+        )
+
     async def leave(self) -> None:
         """End this life: the homes are free at once."""
         await self._database.ask(
@@ -115,16 +122,21 @@ class Placement:
             from free where lease.home = free.home returning lease.home, lease.epoch""",  # noqa: S608 - a constant
             self.worker, self.ttl, min(most, BATCH), FORMAT, self._heard,
         )  # fmt: skip
+        if rows:
+            _log.info("%s took %d homes", self.worker, len(rows))
         return [Lease(row["home"], row["epoch"], self.worker) for row in rows]
 
     async def take(self, home: str) -> Lease | None:
         """Take one home if nobody alive has it; None otherwise, and when another was quicker."""
         rows = await self._database.ask(
-            f"""with free as (
-              select l.home from lease l left join worker w on w.name = l.worker join home h using (home)
-              where l.home = $3 and (l.worker is null or {_DEAD}) and h.format <= $4 for update of l skip locked)
+            # A row that changed while it was being locked is looked at again, but not the tables beside it: so who lives is asked by itself.
+            """with free as (
+              select l.home from lease l join home h using (home)
+              where l.home = $3 and h.format <= $4 and (l.worker is null or l.worker <> all(array(
+                select name from worker where beat >= clock_timestamp() - make_interval(secs => $2))))
+              for update of l skip locked)
             update lease set worker = $1, epoch = epoch + 1, since = clock_timestamp(), wish = null
-            from free where lease.home = free.home returning lease.home, lease.epoch""",  # noqa: S608 - a constant
+            from free where lease.home = free.home returning lease.home, lease.epoch""",
             self.worker, self.ttl, home, FORMAT,
         )  # fmt: skip
         return Lease(home, rows[0]["epoch"], self.worker) if rows else None
@@ -198,8 +210,9 @@ class Timers:
 
     async def due(self, worker: str, awake: Sequence[str] = (), most: int = BATCH) -> list[str]:
         """Return homes of a worker that are to be woken now and are not awake, the longest due first."""
+        # An index is searched only for a moment that stays the same while it is: not for `clock_timestamp`.
         rows = await self._database.ask(
-            """select t.home from timer t join lease l using (home) where l.worker = $1 and t.due <= clock_timestamp()
+            """select t.home from timer t join lease l using (home) where l.worker = $1 and t.due <= statement_timestamp()
             and t.home <> all($2) order by t.due limit $3""",
             worker, list(awake), most,
         )  # fmt: skip
@@ -239,7 +252,7 @@ class Mail:
 
     async def of(self, home: str, most: int = 100) -> list[Letter]:
         rows = await self._database.ask(
-            "select home, key, body from mail where home = $1 order by at, key limit $2", home, most
+            "select home, key, body from mail where home = $1 order by key like 'hook:%', at, key limit $2", home, most
         )
         return [Letter(row["home"], row["key"], bytes(row["body"])) for row in rows]
 

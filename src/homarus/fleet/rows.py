@@ -100,8 +100,15 @@ class HomeVolume:
 
     async def durable(self) -> None:
         """Return when the rows have all that storage was told to make durable. Raises StorageError where they never will."""
-        if self._behind is not None:
-            await self._behind.durable()
+        if self._behind is None:
+            return
+        # What need not be durable rides along, unless another thread is just at it.
+        if self._waiting and self._behind.done < self._behind.needed and self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
+        await self._behind.durable()
 
     # What storage calls.
 
@@ -113,8 +120,8 @@ class HomeVolume:
             if problem is None:
                 self._note(path)
             elif not isinstance(problem, Fenced):
-                if path in self._seen:  # whatever stands there now differs from the rows; or nothing does
-                    self._remember(path, Seen(0, self._seen[path].size))
+                if (before := self._seen.get(path)) is not None:  # whatever stands there now differs from the rows
+                    self._remember(path, Seen(0, before.size))
                 self.unknown = True
         finally:
             self._lock.release()
@@ -136,12 +143,12 @@ class HomeVolume:
                     self._give_up()  # whether it was committed nobody knows: the next owner reads what is true
                     raise
 
-    def put(self, path: str, fd: int) -> None:
+    def put(self, path: str, fd: int, *, durable: bool) -> None:
         with self._lock:
             self._settle_first()
             if not self._fits(path, os.fstat(fd).st_size, RESERVE):
                 raise _full(self.lease.home, self.most, self.most_files)
-            self._put([self._stored(path, fd)])
+            self._put([self._stored(path, fd)], needed=durable)
 
     def make_dir(self, path: str, mode: int) -> None:
         with self._lock:
@@ -181,10 +188,8 @@ class HomeVolume:
     @property
     def calm(self) -> int | None:
         """Return how many changes there were if none is on its way, else None."""
-        if self.fenced:
-            return None
-        if self._behind is None:
-            return 0
+        if self.fenced or self._behind is None:
+            return None if self.fenced else 0
         return self._behind.begun if self._behind.done >= self._behind.begun else None
 
     def flush(self) -> None:
@@ -204,8 +209,7 @@ class HomeVolume:
             self.unknown = False
             there, changed = dict(self._walk()), []
             self.left_out.clear()
-            gone = [path for path in self._seen if path not in there]
-            if gone:
+            if gone := [path for path in self._seen if path not in there]:
                 self._commit("remove_paths", [spelled(path) for path in gone])
                 for path in gone:
                     self._remember(path, None)
@@ -321,11 +325,11 @@ class HomeVolume:
         if self._fenced:
             raise refusal(self.lease)
 
-    def _commit(self, function: str, *args: Any, size: int = 0) -> None:
+    def _commit(self, function: str, *args: Any, size: int = 0, needed: bool = True) -> None:
         """Carry one fenced change out, or see to it that it follows. Raises Fenced if the home is somebody else's."""
         self._check()
         if self._behind is not None:
-            self._behind.add(function, args, size, needed=self._needed)
+            self._behind.add(function, args, size, needed=needed and self._needed)
             return
         marks = ", ".join(f"${number}" for number in range(1, len(args) + 4))
         lease = self.lease
@@ -345,10 +349,7 @@ class HomeVolume:
 
     def _settle_first(self) -> None:
         self._check()
-        if self.unknown:
-            self.settle()
-        else:
-            self.flush()
+        self.settle() if self.unknown else self.flush()
 
     def _stored(self, path: str, fd: int) -> Stored:
         """Return the row of an open file; a large content goes to the object store first."""
@@ -388,9 +389,9 @@ class HomeVolume:
             spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, digest.digest(), object=digest.hexdigest()
         )
 
-    def _put(self, rows: list[Stored]) -> None:
+    def _put(self, rows: list[Stored], *, needed: bool = True) -> None:
         columns = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
-        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows))
+        self._commit("put_files", *columns, size=sum(len(row.bytes or b"") for row in rows), needed=needed)
         self.written += sum(row.size for row in rows)
 
     def _keep(self, changed: dict[str, Seen]) -> None:
@@ -451,7 +452,7 @@ class HomeVolume:
     def _note(self, path: str) -> None:
         """Remember how the disk looks now that it followed."""
         try:
-            self._remember(path, seen_of(os.lstat(self.folder / path)))
+            self._remember(path, seen_of(os.lstat(f"{self.folder}/{path}")))
         except OSError:  # a command took it away: the rows hear of it with the next look
             self.unknown = self.unknown or path in self._seen
 
@@ -462,8 +463,7 @@ class HomeVolume:
             self._seen[path] = now
 
     def _inside(self, path: str) -> list[str]:
-        inside = f"{path}/"
-        return [name for name in self._seen if name == path or name.startswith(inside)]
+        return [name for name in self._seen if name == path or name.startswith(f"{path}/")]
 
     def _forget(self, path: str) -> None:
         for name in self._inside(path):

@@ -25,12 +25,15 @@ from homarus.core.behind import settled
 from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.commits import Commits
-from homarus.fleet.homes import merge, seal
+from homarus.fleet.homes import INVITE, Invited, merge, seal
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
 from homarus.fleet.settings import Quota, quota_of
 from homarus.fleet.tenancy import confine
+from homarus.gateway.devices import Invitation
+from homarus.gateway.peer import literal
+from homarus.gateway.scopes import ALL
 from homarus.storage.volume import mount, unmount
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ Result = TypeVar("Result")
 STOP_SECONDS = 20.0  # for a home to let go of everything; what is not done then is cut off
 # What a home's programs hear of the worker's own surroundings. Its secrets are not among it.
 _SHARED = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+# What the edge says of a request beside the request itself; NAME is the home's own name in the fleet's domain, if it came by that.
+CLIENT, HOST, IDENT, NAME = b"x-homarus-client", b"x-homarus-host", b"x-homarus-ident", b"x-homarus-name"
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -56,6 +63,25 @@ class Call(msgspec.Struct, frozen=True):
 
 def packed(call: Call) -> bytes:
     return msgspec.msgpack.encode(call)
+
+
+def as_told(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as its home is to see it: who asked the edge, and under which name. Nothing of the fleet's own is in it."""
+    told = dict(scope["headers"])
+    kept = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
+    if HOST in told:  # a socket's own names this worker
+        kept = [(b"host", told[HOST]), *(pair for pair in kept if pair[0] != b"host")]
+    client, name = (told.get(each, b"").decode("latin-1") for each in (CLIENT, NAME))
+    inner = {**scope, "headers": kept, "client": (client, 0), "server": (name, None)}
+    if IDENT in told:
+        inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
+    return inner
+
+
+def _from_outside(client: str) -> str:
+    """Return an address that is another machine's: nobody who comes through the fleet's door is a program beside the worker."""
+    address = literal(client)
+    return "" if address is None or address.is_loopback else str(address)
 
 
 class Served:
@@ -81,6 +107,7 @@ class Served:
         self.gateway: Gateway | None = None
         self.calls = self.requests = 0  # requests and sockets that have not ended, and requests alone
         self.used = time.monotonic()
+        self.unfinished = False  # whether it was closed in the middle of a turn
         self.postman = asyncio.Lock()
         self.gone = asyncio.Event()  # set when it is closed: whatever is being said here ends
         self._database, self._objects = database, objects
@@ -89,13 +116,18 @@ class Served:
 
     async def open(self) -> None:
         """Make the folder from the rows and begin to serve it. Raises HomarusError, and then nothing is left open."""
+        began = time.monotonic()
         try:
             await asyncio.to_thread(self._materialise)
+            there = time.monotonic()
             mount(str(self.folder), self.volume)
             self.gateway = await self.task(self._begun())
         except BaseException:
             await self.close()
             raise
+        now, owes = time.monotonic(), len(self.gateway.runtime.lanes.busy)
+        facts = (self.lease.home, now - began, there - began, owes)
+        _log.info("home %s opened in %.2f s, %.2f s of it for its rows; it goes on in %d sessions", *facts)
 
     def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Begin something as this home's own."""
@@ -159,22 +191,36 @@ class Served:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Let the home answer: its gateway, or the account whose platform calls here. No account has a port of its own on a shared machine."""
-        assert self.gateway is not None
-        manager, path = self.gateway.switchboard.manager, scope["path"]
-        answer = (manager.calls or {}).get(path) if scope["type"] == "http" else None
-        if answer is not None and not self.gateway.stopping:
+        scope = {**scope, "client": (_from_outside(scope["client"][0]), 0)}
+        gateway, path = self.gateway, scope["path"]
+        if scope["type"] != "http" and gateway is not None:
+            await gateway(scope, receive, send)
+            return
+        manager = gateway.switchboard.manager if gateway is not None and not gateway.stopping else None
+        answer = (manager.calls or {}).get(path) if manager is not None else None
+        if answer is not None:
             await answer_call(scope, receive, send, path, answer)
-        elif answer is not None or (scope["type"] == "http" and manager.expects(path)):
-            await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
-            await send({"type": "http.response.body", "body": b"the account is starting"})
-        else:
-            await self.gateway(scope, receive, send)
+        elif gateway is not None and manager is not None and not manager.expects(path):
+            await gateway(scope, receive, send)
+        else:  # an account that is starting, or a home that is on its way out: the same call finds its place in a moment
+            kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
+            await send({"type": f"{kind}.start", "status": 503, "headers": [(b"retry-after", b"1")]})
+            await send({"type": f"{kind}.body", "body": b"not now"})
 
     async def deliver(self, letter: Letter) -> bool:
-        """Hand a kept web hook in; False when it must be tried again later."""
-        assert self.gateway is not None
+        """Hand a kept web hook or an invitation in; False when it must be tried again later."""
+        if self.gateway is None or self.gateway.stopping:
+            return False
         try:
+            if letter.key.startswith(INVITE):
+                invited = msgspec.msgpack.decode(letter.body, type=Invited)
+                self.gateway.devices.expect(invited.digest, Invitation(tuple(sorted(ALL)), invited.until_ms))
+                await self.volume.durable()
+                return True
             call = msgspec.msgpack.decode(letter.body, type=Call)
+        except StorageError as problem:
+            _log.warning("%s does not take %s yet: %s", letter.home, letter.key, problem)
+            return False
         except ValueError:
             _log.error("a letter for %s cannot be read: %s", letter.home, letter.key)
             return True
@@ -187,11 +233,12 @@ class Served:
             _log.warning("%s refuses %s: %s", letter.home, letter.key, status)
         return not later
 
-    def seal(self) -> None:
-        """Make long logs one object, and many lines one row, while nobody waits for this home."""
+    def seal(self) -> bool:
+        """Make long logs one object, and many lines one row; False where something was written meanwhile, and more is left to do."""
+        self.volume.tidy()
         self.sealed, before = time.monotonic(), self.volume.calm
         if before is None:
-            return
+            return False
 
         def calm() -> bool:
             return self.volume.calm == before
@@ -199,6 +246,7 @@ class Served:
         if isinstance(self._objects, HomeObjects):
             seal(self._database, self._objects.store, self.lease, calm=calm)
         merge(self._database, self.lease, calm=calm)
+        return calm()
 
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
@@ -208,6 +256,9 @@ class Served:
                 async with asyncio.timeout(STOP_SECONDS):
                     await gateway.stop("the home moves to another machine")
                     self.gone.set()  # whoever was just coming in goes, too
+                    self.unfinished = not gateway.runtime.lanes.idle or gateway.runtime.automation.at_work
+                    if self.unfinished:
+                        await self._leave_open()
                     await gateway.runtime.aclose()
             except (HomarusError, OSError) as problem:
                 if not isinstance(problem, Fenced):
@@ -215,13 +266,17 @@ class Served:
             except Exception:  # noqa: BLE001 - the lease must be given up whatever else breaks
                 _log.exception("home %s was not closed cleanly", self.lease.home)
         self.gone.set()
+        await self._leave_open()
+        unmount(str(self.folder))
+        await asyncio.to_thread(shutil.rmtree, self.folder, True)
+
+    async def _leave_open(self) -> None:
+        """Write what was done so far, and nothing after it: a turn that is cut off then goes on with whoever opens the home next."""
         if not self.volume.fenced:
             with contextlib.suppress(StorageError):
                 await asyncio.to_thread(self.volume.settle)
                 await self.volume.durable()
         self.volume.drop()
-        unmount(str(self.folder))
-        await asyncio.to_thread(shutil.rmtree, self.folder, True)
 
 
 async def _asked(app: Any, call: Call, ident: str) -> int:

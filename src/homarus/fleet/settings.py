@@ -5,6 +5,7 @@ One small file for all of them (JSON5), or variables alone; nothing of it stands
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import secrets
 import stat
@@ -54,6 +55,8 @@ class Fleet(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     root: str = "/var/lib/homarus/homes"
     # Names below it are homes (ada.agents.example); without it only paths (/h/ada/) are.
     domain: str = ""
+    # Addresses and networks of proxies before the edges: for whom these say that they speak is who comes. Nobody else is believed.
+    trusted_proxies: tuple[str, ...] = ()
     # What begins so is a web hook: it is kept for the home while nobody holds it.
     # Not Slack's: what it sends is too old to be believed after five minutes, and it calls again by itself.
     webhooks: tuple[str, ...] = ("/hooks/", "/telegram-webhook", "/whatsapp-webhook")
@@ -82,9 +85,11 @@ def _read(path: Path, *, must: bool) -> dict[str, Any]:
             raise ConfigError(f"there is no {path}", cure="run: homarus fleet init --database postgresql://…") from None
         return {}
     except OSError as problem:
-        raise ConfigError(f"cannot read {path}: {problem.strerror}") from None
+        cure = "name the file with --file, and let the user that runs this read it"
+        raise ConfigError(f"cannot read {path}: {problem.strerror}", cure=cure) from None
     except (pyjson5.Json5Exception, UnicodeError) as problem:
-        raise ConfigError(f"{path} is no JSON5: {single_line(str(problem), 200)}") from None
+        said = problem.args[0] if problem.args else problem
+        raise ConfigError(f"{path} is no JSON5: {single_line(str(said), 200)}", cure="mend the file by hand") from None
     if facts.st_mode & stat.S_IRWXO:
         raise ConfigError(f"{path} holds secrets and can be read by everybody", cure=f"chmod o-rwx {path}")
     if not isinstance(found, dict):
@@ -99,8 +104,22 @@ def ready(fleet: Fleet, *, secret: bool = False) -> Fleet:
     if not fleet.database.startswith(("postgresql://", "postgres://")):
         name = single_line(fleet.database.partition("://")[0], 40)
         raise ConfigError(
-            f"the database's address begins with '{name}'", cure="write postgresql://user:password@host/name"
+            f"the database's address begins with '{name}'",
+            cure="write postgresql://user@host/name, with :password after the user",
         )
+    for host in fleet.database.partition("://")[2].partition("/")[0].rpartition("@")[2].split(","):
+        port = host.rpartition("]")[2].partition(":")
+        if port[1] and not (port[2].isdecimal() and 0 < int(port[2]) < 1 << 16):
+            # What stands there may be the end of a password, and is not shown.
+            cure = "write a number, as host:5432, and what is special in a password as %2F and the like"
+            raise ConfigError("the port in the database's address is no number", cure=cure)
+    for each in fleet.trusted_proxies:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise ConfigError(
+                f"trustedProxies: '{single_line(each, 80)}' is no address", cure="write 127.0.0.1 or 10.0.0.0/8"
+            ) from None
     if secret and len(fleet.secret) < SHORTEST_SECRET:
         raise ConfigError(
             f"the fleet's secret is shorter than {SHORTEST_SECRET} characters"
@@ -142,14 +161,17 @@ def parse_quota(words: tuple[str, ...]) -> dict[str, Any]:
     """Return `messagesPerSecond=5` and the like as a row of a home has it; an empty value takes it back to the fleet's."""
     names, found = {field.encode_name: field.type for field in msgspec.structs.fields(Quota)}, dict[str, Any]()
     for word in words:
-        name, _, text = word.partition("=")
+        name, is_given, text = word.partition("=")
         kind: Any = names.get(name)
         if kind is None:
             raise ConfigError(f"there is no quota '{single_line(name, 40)}'", cure=f"there are: {', '.join(names)}")
+        cure = f"as {name}=100; '{name}=' gives it the fleet's again"
+        if not is_given:
+            raise ConfigError(f"how much of {name} is not said", cure=cure)
         try:
             found[name] = kind(text) if text else None
         except ValueError:
-            raise ConfigError(f"{name} must be a number, not '{single_line(text, 40)}'") from None
-        if found[name] is not None and not found[name] > 0:
-            raise ConfigError(f"{name} must be more than nothing")
+            raise ConfigError(f"{name} must be a number, not '{single_line(text, 40)}'", cure=cure) from None
+        if found[name] is not None and not 0 < found[name] < 1 << 60:
+            raise ConfigError(f"{name} must be more than nothing, and not without end", cure=cure)
     return found

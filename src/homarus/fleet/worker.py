@@ -9,7 +9,8 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from homarus.fleet.commits import Commits
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
-from homarus.fleet.served import Served
+from homarus.fleet.served import IDENT, Served, as_told
 from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
-HOME, SECRET, CLIENT = b"x-homarus-home", b"x-homarus-fleet", b"x-homarus-client"
-HOST, IDENT = b"x-homarus-host", b"x-homarus-ident"
+HOME, SECRET = b"x-homarus-home", b"x-homarus-fleet"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
@@ -90,8 +90,11 @@ class Worker:
         """Give every home away, each when its turn has ended, at most after so long; then leave the fleet."""
         self._draining = True
         ends = time.monotonic() + seconds
+        with contextlib.suppress(StorageError):
+            await self.placement.retire()
         while self.held and time.monotonic() < ends:
-            await self._give_away(list(self.held))
+            with contextlib.suppress(StorageError):
+                await self._give_away(list(self.held))
             await asyncio.sleep(0.05)
         for task in list(self._tasks):
             task.cancel()
@@ -119,10 +122,11 @@ class Worker:
             except StorageError as problem:
                 _log.warning("%s", problem)
             else:
-                # After a silence, ours or the database's, whoever looks dead may only look so: the period begins anew.
+                # After a silence, ours or the database's, whoever looks dead may only look so: the period begins anew,
+                # and is longer, because not all come back in the same moment.
                 before, heard = heard, time.monotonic()
                 if heard - before > self.placement.ttl:
-                    self._steady = heard
+                    self._steady = heard + (self.placement.ttl if before else 0.0)
                 if self._pulse is None:
                     return
             if time.monotonic() - heard > self.placement.ttl:
@@ -275,7 +279,7 @@ class Worker:
             finally:
                 self.open.pop(home, None)
             if home in self.held:
-                await self.timers.want(served.lease, wakes)
+                await self.timers.want(served.lease, 0.0 if served.unfinished else wakes)
 
     async def _give_away(self, homes: list[str]) -> None:
         """Release homes in which no turn runs; the others are asked again."""
@@ -345,7 +349,7 @@ class Worker:
             for home, served in list(self.open.items()):
                 if served.volume.waits and not served.volume.fenced and home not in self._tidied:
                     if served.volume.unknown:
-                        self._tidy(home, asyncio.to_thread(served.volume.tidy))
+                        self._tidy(home, partial(asyncio.to_thread, served.volume.tidy))
                     else:
                         with contextlib.suppress(StorageError):
                             served.volume.tidy()
@@ -353,29 +357,26 @@ class Worker:
                 if served.calls or served.busy:
                     served.used = time.monotonic()
                 elif idle > (self._idle_seconds if len(self.open) < MOST_OPEN else 1.0) and served.resting:
-                    self._tidy(home, self._rest(home, served))
+                    self._tidy(home, partial(self._rest, home, served))
                 elif time.monotonic() - served.sealed > SEAL_SECONDS:  # one that listens to a platform never rests
-                    self._tidy(home, asyncio.to_thread(served.seal))
+                    self._tidy(home, partial(asyncio.to_thread, served.seal))
 
-    def _tidy(self, home: str, work: Any) -> None:
+    def _tidy(self, home: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Do something for a home that waits for the disk, the database or the store, one thing at a time."""
 
         async def done() -> None:
             try:
                 with contextlib.suppress(HomarusError):
-                    await work
+                    await work()
             finally:
                 self._tidied.discard(home)
 
-        if home in self._tidied:
-            work.close()
-            return
-        self._tidied.add(home)
-        self._spawn(done())
+        if home not in self._tidied:
+            self._tidied.add(home)
+            self._spawn(done())
 
     async def _rest(self, home: str, served: Served) -> None:
-        await asyncio.to_thread(served.seal)
-        if served.resting:
+        if await asyncio.to_thread(served.seal) and served.resting:
             await self._close(home)
 
     # The port.
@@ -418,17 +419,10 @@ class Worker:
                 begun = True
                 await send(message)
 
-        inner, told = dict(scope), dict(scope["headers"])
-        inner["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-homarus-")]
-        inner["client"] = (told.get(CLIENT, b"").decode("latin-1"), 0)
-        if HOST in told:  # a socket's own names this worker
-            inner["headers"] = [(b"host", told[HOST]), *(pair for pair in inner["headers"] if pair[0] != b"host")]
-        if IDENT in told:
-            inner["state"] = {**scope.get("state", {}), "ident": told[IDENT].decode("latin-1")}
         is_request = scope["type"] == "http"
         served.calls += 1
         served.requests += is_request
-        answering = served.task(served(inner, receive, guarded))
+        answering = served.task(served(as_told(scope), receive, guarded))
         gone = asyncio.ensure_future(served.gone.wait())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.text import single_line
-from homarus.gateway.devices import Devices, Pending, Proof, SetupCodes, digest, verify
+from homarus.gateway.devices import Devices, Pending, Proof, digest, verify
 from homarus.gateway.limits import Failures
 from homarus.gateway.live import Live
 from homarus.gateway.peer import Peer
@@ -114,7 +114,6 @@ class Door:
         self.live = live
         self.devices = devices
         self.failures = Failures(clock.monotonic)
-        self.codes = SetupCodes(clock)
         self._ids = ids
 
     async def admit(self, peer: Peer, hello: Hello, challenge: Challenge) -> Admission:
@@ -190,7 +189,7 @@ class Door:
             if found is not None and found.token is not None:
                 self.failures.forgive(peer.name, DEVICE)
                 return _Credential("device-token", found.token.digest, narrowed(found.token.scopes, found.scopes))
-        invited = self.codes.take(offer.bootstrap_token) if offer.bootstrap_token and device is not None else None
+        invited = self.devices.redeem(offer.bootstrap_token) if offer.bootstrap_token and device is not None else None
         if invited is not None:
             return _Credential(INVITED, "", invited)
         if not spared:

@@ -82,6 +82,13 @@ class Surface(Struct, frozen=True, rename="camel"):
     platform: str = ""
 
 
+class Invitation(Struct, frozen=True, rename="camel"):
+    """What a setup code gives to the first device that brings it in time."""
+
+    scopes: tuple[str, ...]
+    until_ms: int
+
+
 class Book(Struct, rename="camel"):
     """One device may be paired twice: as somebody's client, and as a node that does what it is told."""
 
@@ -89,6 +96,7 @@ class Book(Struct, rename="camel"):
     pending: dict[str, Pending] = {}
     nodes: dict[str, Device] = {}
     surfaces: dict[str, Surface] = {}
+    invited: dict[str, Invitation] = {}  # by the digest of its code
 
     def of(self, role: str) -> dict[str, Device]:
         return self.nodes if role == "node" else self.paired
@@ -126,28 +134,6 @@ def verify(proof: Proof, signed: tuple[str, ...], platform: str, family: str) ->
     raise _device_refused("DEVICE_AUTH_SIGNATURE_INVALID", "device signature is not valid")
 
 
-class SetupCodes:
-    """Invitations for a device: each opens the door once, for a few minutes, and for no more than its giver holds."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._open: dict[str, tuple[float, frozenset[str]]] = {}
-
-    def make(self, scopes: frozenset[str]) -> str:
-        now = self._clock.monotonic()
-        self._open = {key: held for key, held in self._open.items() if held[0] > now}
-        while len(self._open) >= MAX_CODES:
-            del self._open[next(iter(self._open))]
-        token = secrets.token_urlsafe(32)
-        self._open[digest(token)] = (now + CODE_SECONDS, scopes)
-        return token
-
-    def take(self, token: str) -> frozenset[str] | None:
-        """Return what an invitation gives and tear it up; None for one that was used, is too old or never was."""
-        until, scopes = self._open.pop(digest(token), (0.0, frozenset[str]()))
-        return scopes if until > self._clock.monotonic() else None
-
-
 class Devices:
     """The file of devices. It is read at every question, so that what another process changed counts at once."""
 
@@ -166,12 +152,13 @@ class Devices:
         try:
             book = msgspec.json.decode(self._bytes(), type=Book)
         except FileNotFoundError:
-            return Book({}, {}, {}, {})
+            return Book({}, {}, {}, {}, {})
         except ValueError:
             move_aside(self._path, "damaged", self._clock.now())
-            return Book({}, {}, {}, {})
+            return Book({}, {}, {}, {}, {})
         fresh = {key: each for key, each in book.pending.items() if self.now - each.ts < PENDING_MS}
-        return Book(book.paired, fresh, book.nodes, book.surfaces)
+        open_ones = {key: each for key, each in book.invited.items() if each.until_ms > self.now}
+        return Book(book.paired, fresh, book.nodes, book.surfaces, open_ones)
 
     def _bytes(self) -> bytes:
         found = self._path.stat()
@@ -189,6 +176,30 @@ class Devices:
         if device is None or device.token is None:
             return None
         return device if secrets.compare_digest(device.token.digest, digest(token)) else None
+
+    def invite(self, scopes: frozenset[str]) -> str:
+        """Return a code that opens the door once, for a few minutes, and for no more than its giver holds."""
+        token = secrets.token_urlsafe(32)
+        self.expect(digest(token), Invitation(tuple(sorted(scopes)), self.now + int(CODE_SECONDS * 1000)))
+        return token
+
+    def expect(self, held: str, invitation: Invitation) -> None:
+        """Keep an invitation by the digest of its code."""
+        with self.changing() as book:
+            book.invited.pop(held, None)
+            while len(book.invited) >= MAX_CODES:
+                del book.invited[min(book.invited, key=lambda each: book.invited[each].until_ms)]
+            book.invited[held] = invitation
+            self.write(book)
+
+    def redeem(self, token: str) -> frozenset[str] | None:
+        """Return what an invitation gives and tear it up; None for one that was used, is too old or never was."""
+        if digest(token) not in self.read().invited:
+            return None
+        with self.changing() as book:
+            found = book.invited.pop(digest(token), None)
+            self.write(book)
+        return None if found is None else frozenset(found.scopes)
 
     def pair(self, wish: Pending, scopes: frozenset[str], via: str) -> tuple[Device, str]:
         """Let a device in with these scopes and return it with its token, which nobody sees a second time."""
@@ -325,6 +336,12 @@ def _missing(*scopes: str) -> Refused:
 
 def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def setup_code_of(url: str, token: str) -> str:
+    """Return an invitation as phones read it: where the gateway is, and a token that opens the door once."""
+    said = msgspec.json.encode({"url": url, "bootstrapToken": token})
+    return base64.urlsafe_b64encode(said).decode().rstrip("=")
 
 
 def shown(device: Device) -> dict[str, Any]:

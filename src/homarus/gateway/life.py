@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from homarus.config.keypath import KeyPath, format_path, parse_path
+from homarus.config.blocks import validate
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import load_config
 from homarus.config.reload import plan_reload
 from homarus.config.report import Problem
@@ -24,18 +25,6 @@ LOOK_SECONDS = 1.0
 DRAIN_SECONDS = 300.0
 RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 SEND_SECONDS = 10.0  # for what was said and is not sent yet; it is durable in any case
-# What every turn or request reads anew; a change anywhere else takes a fresh start, which waits until nothing runs.
-_LIVE = """
-$schema meta wizard session messages gateway.reload gateway.remote gateway.auth gateway.http gateway.tools gateway.controlUi
-gateway.trustedProxies tools.allow tools.deny tools.alsoAllow tools.profile tools.byProvider tools.exec tools.elevated
-tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.defaults.thinkingDefault
-agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning channels bindings broadcast accessGroups
-commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.defaults.humanDelay
-agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
-hooks.enabled hooks.token hooks.mappings hooks.presets hooks.maxBodyBytes hooks.defaultSessionKey
-hooks.allowRequestSessionKey hooks.allowedSessionKeyPrefixes hooks.allowedAgentIds
-skills.entries skills.allowBundled skills.install
-"""
 
 
 class Life:
@@ -64,7 +53,10 @@ class Life:
             await self._clock.sleep(LOOK_SECONDS / 2)  # whoever writes it may not be done
             if live.stamp() == now:
                 before = now
-                self.changed()
+                try:
+                    self.changed()
+                except (HomarusError, OSError) as problem:
+                    _log.error("the changed configuration: %s", problem)
 
     def changed(self) -> str:
         """Act on the file as it is now; return what that took: none, hot or restart."""
@@ -75,10 +67,15 @@ class Life:
         except HomarusError as problem:
             _log.warning("the changed configuration is not used: %s", problem)
             return "none"
-        for found in fresh.problems:
-            if found.severity != "info" and found not in home.config.problems + self._said:
-                _log.warning("the changed configuration: %s", found)
-        self._said = fresh.problems
+        known = {(found.key, found.message) for found in validate(home.config)}
+        fresh_ones = [found for found in validate(fresh) if (found.key, found.message) not in known]
+        wrong = [found for found in fresh_ones if found.severity == "error"]
+        for found in wrong or fresh_ones:
+            if found.severity != "info" and found not in self._said:
+                _log.warning("the changed configuration%s: %s", " is not used" if wrong else "", found)
+        self._said = fresh_ones
+        if wrong:  # it would start, on less than what is meant; what works goes on
+            return "none"
         kind, names = reload_kind(home.config, fresh)
         mode = self._gateway.live.settings.reload.mode
         if kind == "restart" and mode == "hot":
@@ -86,10 +83,8 @@ class Life:
             return "none"
         kind = "restart" if kind == "hot" and mode == "restart" else kind
         if kind == "hot":
-            home.config.adopt(fresh)
-            home.override(home.overrides)
+            self._take_over(fresh)
             _log.info("took over %s", ", ".join(names))
-            self._gateway.spawn(self._gateway.switchboard.reload())
         elif kind == "restart":
             _log.info("starting anew for %s", ", ".join(names))
             self.restart(f"changed settings: {', '.join(names)}")
@@ -97,6 +92,19 @@ class Life:
             path, now_ms = str(home.config.paths.config_path), self._gateway.now_ms
             self._gateway.hub.tell("config.changed", {"path": path, "hash": fresh.hash, "ts": now_ms})
         return kind
+
+    def _take_over(self, fresh: Config) -> None:
+        """Let everything from now on read a new configuration; what runs keeps what it began with."""
+        gateway, home = self._gateway, self._gateway.client.home
+        home.config.adopt(fresh)
+        home.override(home.overrides)
+        if gateway.log is not None:
+            try:
+                gateway.log.follow(home.config)
+            except (HomarusError, OSError) as problem:
+                _log.warning("logging.file: %s; the log goes on where it is", problem)
+        gateway.runtime.automation.look_again()
+        gateway.spawn(gateway.switchboard.reload())
 
     # The end.
 
@@ -133,35 +141,12 @@ class Life:
 
 def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
     """Return what taking over a new configuration takes, and the keys that changed."""
-    changes = [change for change in plan_reload(old.document, new.document) if change.reload != "none"]
-    names = [format_path(change.path) for change in changes]
-    if not changes:
-        return "none", []
-    prefixes = [*(parse_path(path) for path in _LIVE.split()), *_read_by_nobody()]
-    live = all(_agent_lives(change.path, old, new) or _begins(change.path, prefixes) for change in changes)
-    return ("hot" if live else "restart"), names
-
-
-def _begins(path: KeyPath, prefixes: list[KeyPath]) -> bool:
-    return any(path[: len(each)] == each for each in prefixes)
-
-
-def _read_by_nobody() -> list[KeyPath]:
     from homarus.config.known import NO_EFFECT
 
-    return [parse_path(path) for path in NO_EFFECT]
-
-
-def _agent_lives(path: KeyPath, old: Config, new: Config) -> bool:
-    """Say whether a change of one agent counts with its next turn: one that comes or goes, and what is read anew of one that stays."""
-    if path[:2] != ("agents", "entries") or len(path) < 3 or path[3:4] == ("heartbeat",):
-        return False
-    before, after = ({agent.id for agent in config.agents} for config in (old, new))
-    if old.default_agent.id != new.default_agent.id:
-        return False
-    return (path[2] in before) != (path[2] in after) or path[3:4] in [
-        ("model",),
-        ("identity",),
-        ("name",),
-        ("default",),
-    ]
+    nobody = [parse_path(path) for path in NO_EFFECT]
+    changes = [change for change in plan_reload(old.document, new.document) if change.reload != "none"]
+    asked = {change.reload for change in changes if not any(change.path[: len(each)] == each for each in nobody)}
+    if old.default_agent.id != new.default_agent.id and new.get("hooks.internal"):
+        asked.add("restart")  # hooks of the default agent's workspace are loaded at the start
+    kind = "restart" if "restart" in asked else "hot" if changes else "none"
+    return kind, [format_path(change.path) for change in changes]

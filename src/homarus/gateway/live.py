@@ -20,6 +20,8 @@ class Given(Struct, frozen=True):
     port: int | None = None
     bind: str | None = None
     token: str | None = None
+    # With port 0: the one that is taken if it is free.
+    before: int = 0
 
 
 class Live:

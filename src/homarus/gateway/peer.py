@@ -37,7 +37,9 @@ class Peer(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Return by what its failures are counted: a page in a local browser is known by its origin."""
-        return self.origin[:200] if self.origin and self.loopback else self.address or "local"
+        if self.origin and self.loopback:
+            return self.origin[:200]
+        return self.address or ("local" if self.local else "unknown")
 
 
 def peer_of(scope: Mapping[str, Any], settings: GatewaySettings) -> Peer:
@@ -53,8 +55,8 @@ def peer_of(scope: Mapping[str, Any], settings: GatewaySettings) -> Peer:
     forwarded = any(name in headers for name in _FORWARDING) or any(name.startswith("x-forwarded") for name in headers)
     address, proxied, unattributed = socket_address, False, False
     if forwarded:
-        named = _client_of(headers)
-        listed = _listed(socket_address, settings.trusted_proxies)
+        named = client_of(headers)
+        listed = is_listed(socket_address, settings.trusted_proxies)
         here = socket_address is not None and socket_address.is_loopback
         # A proxy on this machine vouches for names only where that is said: any program here could pose as one.
         refused = here and settings.auth.mode == "trusted-proxy" and not settings.auth.trusted_proxy.allow_loopback
@@ -86,7 +88,8 @@ def literal(text: str) -> Address | None:
 def is_own(origin: str, host: str, server: str, settings: GatewaySettings) -> bool:
     """Say whether a page may speak to us: one that is listed, or our own page under a name that cannot be anybody else's.
 
-    A page that merely names its own host is not ours: anybody can let a name point to this machine.
+    A page that merely names its own host is not ours: anybody can let a name point to this machine. A server's own end is an
+    address, or a name that a fleet knows to be this home's.
     """
     allowed = {each.rstrip("/").lower() for each in settings.control_ui.allowed_origins if each != "*"}
     if origin.rstrip("/").lower() in allowed:
@@ -98,16 +101,17 @@ def is_own(origin: str, host: str, server: str, settings: GatewaySettings) -> bo
         return False
     name, here = page.hostname or "", literal(server)
     address = literal(name)
-    known = name == "localhost" or (address is not None and (address.is_loopback or address == here))
-    return same and known
+    known = name in {"localhost", server.lower()} or (address is not None and (address.is_loopback or address == here))
+    return same and known and bool(name)
 
 
-def _client_of(headers: Mapping[str, str]) -> Address | None:
+def client_of(headers: Mapping[str, str]) -> Address | None:
+    """Return for whom the nearest proxy says that it speaks."""
     chain = headers.get("x-forwarded-for", "") or headers.get("x-real-ip", "")
     return literal(chain.rpartition(",")[2].strip()) if chain else None
 
 
-def _listed(address: Address | None, networks: Sequence[str]) -> bool:
+def is_listed(address: Address | None, networks: Sequence[str]) -> bool:
     for network in networks if address else ():
         try:
             if address in ipaddress.ip_network(network, strict=False):

@@ -9,11 +9,12 @@ import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from homarus import __version__
-from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Locked
 from homarus.core.routes import SessionKey
@@ -26,7 +27,7 @@ from homarus.gateway.hub import Hub
 from homarus.gateway.life import RESTART_MS, Life
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
-from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
+from homarus.gateway.logs import LEDGER, Ledger, LogFile
 from homarus.gateway.metrics import Metrics
 from homarus.gateway.nodes import Nodes
 from homarus.gateway.page_feed import PageFeed
@@ -34,7 +35,7 @@ from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import HANDSHAKE_SECONDS, TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
-from homarus.gateway.settings import LogSettings
+from homarus.gateway.settings import GatewaySettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.runtime.switchboard import Switchboard
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
-_LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
 _MALLOC = ((-3, 128 * 1024), (-1, 128 * 1024), (-8, 1))  # from where on to map, when to trim, how many heaps
 GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
 
@@ -73,6 +73,7 @@ class Gateway:
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
+        self.log: LogFile | None = None  # where this process is the gateway's own
         self.metrics = Metrics()
         self.uploads: dict[str, Upload] = {}
         self._telemetry: Telemetry | None = None
@@ -280,12 +281,17 @@ async def serve(
         )
     ensure_dir(own)
     with contextlib.ExitStack() as held:
-        held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
-        port = wire.open_port(settings)
+        # Any free port is had before the lock, which names it; a certain one only by whoever has the lock.
+        port = [] if settings.port else _any_port(settings, given.before)
+        for each in port:
+            held.callback(each.close)
+        lock = _Held(own / LOCK, runtime, port[0].getsockname()[1] if port else settings.port)
+        held.enter_context(contextlib.closing(lock))
+        port = port or wire.open_port(settings)
         gateway.port = port[0].getsockname()[1]
         unix = wire.open_unix(own / SOCKET)
         server = wire.server(gateway, settings, unix)
-        held.enter_context(_logging(runtime.home.config))
+        gateway.log = held.enter_context(contextlib.closing(LogFile(runtime.home.config)))
         loop, life = asyncio.get_running_loop(), gateway.life
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, life.stop)
@@ -307,21 +313,14 @@ async def serve(
     return life.restarts
 
 
-@contextlib.contextmanager
-def _logging(config: Config) -> Iterator[None]:
-    """Let everything that the program logs go to the gateway's own file while it serves."""
-    settings, root = config.block("logging", LogSettings), logging.getLogger()
-    level = logging.getLevelNamesMapping().get(_LEVELS.get(settings.level, settings.level).upper(), logging.INFO)
-    handler, before = JsonLines(log_path(config)), root.level
-    handler.setLevel(level)
-    root.addHandler(handler)
-    root.setLevel(min(level, before))
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(before)
-        handler.close()
+def _any_port(settings: GatewaySettings, before: int) -> list[socket.socket]:
+    """Listen on the port that this process had before it started anew; where somebody else has that now, on any."""
+    from homarus.gateway import wire
+
+    if before:
+        with contextlib.suppress(ConfigError):
+            return wire.open_port(replace(settings, port=before))
+    return wire.open_port(settings)
 
 
 def preload() -> None:
@@ -330,7 +329,8 @@ def preload() -> None:
     from homarus.gateway.methods import table
 
     table()
-    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+    ours = "commands.router commands.table gateway.overview models.providers.openai net.transport sandbox.process tools.gate"
+    for name in ours.split():
         importlib.import_module(f"homarus.{name}")
     # What is here now stays for good, and is not looked through again; what comes from now on goes as soon as it can.
     gc.collect()

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from homarus.config.view import Config
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, installing
 from homarus.core.events import MessageEnded, ModelCalled, RunEnded, RunEvent, RunStarted, ToolEnded, ToolStarted
 from homarus.core.messages import Assistant
 from homarus.core.routes import SessionKey
@@ -235,7 +235,7 @@ def telemetry_for(
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter  # noqa: F401 - whether it is there
     except ImportError:
-        cure = "pip install 'homarus[otel]', or turn it off"
+        cure = f"{installing('homarus[otel]')}, or turn it off"
         raise ConfigError("diagnostics.otel is on and its libraries are not installed", cure=cure) from None
     rate = settings.otel.sample_rate
     if rate is not None and not 0 <= rate <= 1:

@@ -12,13 +12,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.core.errors import installing
 from homarus.memory.files import NoteSet
 
 _EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modify … move_self, create, delete
 _FOLDERS = 0x40000000 | 0x4000 | 0x8000 | 0x400 | 0x800  # is a folder, overflow, watch gone, self gone, self moved
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_WATCHES = 100_000  # the kernel's own limit is usually lower, and then it says so
-NOBODY = "nobody (pip install 'homarus[memory]' brings watchfiles); every search looks at the files itself"
+NOBODY = f"nobody ({installing('homarus[memory]')} brings watchfiles); every search looks at the files itself"
 
 
 class News(Struct):

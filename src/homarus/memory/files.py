@@ -13,9 +13,10 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.memory.settings import ExtraPath
 
-_WILD = re.compile(r"[*?\[]")
+_WILD = late(r"[*?\[]")
 
 
 class Extra(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from homarus.core.clock import Clock, SystemClock, epoch_ms
-from homarus.core.errors import Locked, StorageError
+from homarus.core.errors import Locked, StorageError, installing
 from homarus.memory import read
 from homarus.memory.backend import Chosen
 from homarus.memory.bank.facts import Knowledge, gather
@@ -165,7 +165,7 @@ class Memory:
         """Return what the embedder makes of texts, and its name. Raises EmbedError, also where there is none."""
         choice = self._engine.embedders.choice
         if choice.embedder is None:
-            raise EmbedError(choice.degraded or "there is no embedder here", cure="install homarus[memory]")
+            raise EmbedError(choice.degraded or "there is no embedder here", cure=installing("homarus[memory]"))
         rows = choice.embedder.encode(texts, query=False)
         return f"{choice.embedder.provider}/{choice.embedder.model}", [[float(x) for x in row] for row in rows]
 

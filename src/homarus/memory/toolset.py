@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from homarus.core.errors import HomarusError
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
+from homarus.memory.files import CORE_FILES
 from homarus.memory.schema import KINDS
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
     from homarus.memory.results import Hit
 
-from typing import TYPE_CHECKING
-
-from homarus.memory.files import CORE_FILES
-
-if TYPE_CHECKING:
-    from homarus.memory.memory import Memory
-
-
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
+REASONS = 2  # all that speak for a passage cost a model as much as the passage; people have `memory explain`
 WIKI = "bank/"
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -235,7 +229,7 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {
-        "items": [as_json(hit) for hit in answer],
+        "items": [as_json(hit) | {"why": list(hit.why[:REASONS])} for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
         "confidence": answer.confidence,
@@ -266,8 +260,8 @@ def retain_fact(memory: Memory, arguments: dict[str, Any], *, origin: Sequence[s
         for key, name in (("c", "confidence"), ("t", "time"), ("sup", "supersedes"))
         if arguments.get(name) not in (None, "")
     ]
-    if any(char in value for _, value in attrs for char in "(),\n"):
-        return {"status": "error", "error": "confidence, time and supersedes take no brackets or commas"}
+    if wrong := _unusable(memory, dict(attrs)):
+        return {"status": "error", "error": wrong}
     names = tuple(name.strip().removeprefix("@") for name in _names(arguments.get("entities")))
     bullet = Bullet(kind, text, tuple(name.replace("{", "").replace("}", "") for name in names), tuple(attrs))
     try:
@@ -276,6 +270,30 @@ def retain_fact(memory: Memory, arguments: dict[str, Any], *, origin: Sequence[s
         return {"status": "error", "error": problem.message, "action": problem.cure}
     told = {"origin": list(origin)} if origin else {}
     return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet)), **told}
+
+
+def _unusable(memory: Memory, attrs: dict[str, str]) -> str:
+    """Say what is wrong with the attributes of a fact; empty where nothing is."""
+    from homarus.memory.results import parse_citation
+    from homarus.memory.timex import parse_time
+
+    if any(char in value for value in attrs.values() for char in "(),\n"):
+        return "confidence, time and supersedes take no brackets or commas"
+    if "t" in attrs and parse_time(attrs["t"]) is None:
+        return f"time '{attrs['t']}' is none of 2026-03-14, 2026-03, 2026, or two of these as a..b"
+    try:
+        sure = float(attrs.get("c", 0))
+    except ValueError:
+        sure = -1.0
+    if not 0 <= sure <= 1:
+        return f"confidence '{attrs['c']}' is no number from 0 to 1"
+    old = attrs.get("sup", "")
+    path, line, _ = parse_citation(old)
+    if old.startswith("^"):
+        known = any(fact.id == old[1:] for fact in memory.knowledge().facts)
+    else:
+        known = not old or bool(line and memory.get(path, line, 1).text)
+    return "" if known else f"there is no {old}: name what is replaced as ^id of a fact, or as path#L12"
 
 
 LEAD = "A heading that is a path with lines, here and in later turns, is followed by that passage of the notes."

@@ -20,7 +20,7 @@ from homarus.models.client import ModelClient
 from homarus.models.info import ModelInfo
 from homarus.models.levels import LEVELS, nearest, parse_level
 from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
-from homarus.models.registry import BUILTIN, LOCAL, Registry
+from homarus.models.registry import BUILTIN, LOCAL, Factory, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
 from homarus.models.settings import AgentModelSettings, AuthSettings, ModelsSettings
@@ -37,7 +37,7 @@ class Picked(Struct, frozen=True):
 
 
 class Models:
-    """One per process and configuration: one catalogue, one HTTP client, one registry."""
+    """One per process and home: one HTTP client, and one catalogue and one registry for what the configuration says now."""
 
     def __init__(
         self,
@@ -49,20 +49,40 @@ class Models:
         dice: Callable[[], float] = chance,
     ) -> None:
         self.config = config
-        self.catalog = Catalog(config.block("models", ModelsSettings))
         self._env = config.variables(env)
         self.http = http or HttpClient(proxies=proxies_from(self._env), trust=trust_from(self._env))
-        self.registry = Registry(
-            self.catalog, http=self.http, clock=clock, models_dir=config.paths.models_dir, resolve=self._secret
-        )
         self._clock = clock
         self._dice = dice
+        self.server_seconds = 0.0  # how long a server on this machine may think; 0 is what `discover` finds right
+        self._factories: dict[str, Factory] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        config, self._made_from = self.config, self._facts()
+        self.catalog = Catalog(config.block("models", ModelsSettings))
+        self.registry = Registry(
+            self.catalog,
+            http=self.http,
+            clock=self._clock,
+            models_dir=config.paths.models_dir,
+            resolve=self._secret,
+            factories=self._factories,
+        )
         self._auth = config.block("auth", AuthSettings)
         self._stores: dict[str, AuthStore] = {}
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
         self._asked: set[str] = set()
-        self.server_seconds = 0.0  # how long a server on this machine may think; 0 is what `discover` finds right
+
+    def _facts(self) -> tuple[object, ...]:
+        config = self.config
+        folders = {agent.id: agent.agent_dir for agent in config.agents}
+        return config.get("models"), config.get("auth"), config.default_agent.id, folders
+
+    def reread(self) -> None:
+        """Go on with what the configuration says now. A turn that runs keeps the client that it has."""
+        if self._facts() != self._made_from:
+            self._begin()
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""

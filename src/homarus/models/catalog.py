@@ -68,6 +68,7 @@ class Catalog:
         self._replace = self.settings.mode == "replace"
         self._learned: dict[str, int] = {}
         self._found: dict[str, ModelInfo] = {}
+        self._providers: dict[str, ProviderInfo] = {}
 
     @property
     def updated(self) -> str:
@@ -98,6 +99,12 @@ class Catalog:
     def provider(self, provider: str) -> ProviderInfo:
         """Return a provider; an unknown one has no address and is asked for one later, where it is used."""
         name = normalize_provider(provider)
+        found = self._providers.get(name)
+        if found is None:
+            found = self._providers[name] = self._provider(name)
+        return found
+
+    def _provider(self, name: str) -> ProviderInfo:
         raw = dict(_built_in()["providers"].get(name, {})) if not self._replace or name not in self._own else {}
         own = self.own_settings(name)
         if own.base_url:

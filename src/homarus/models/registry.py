@@ -36,6 +36,7 @@ class Registry:
         clock: Clock,
         models_dir: Path | None = None,
         resolve: Callable[[Any], str] = str,
+        factories: dict[str, Factory] | None = None,
     ) -> None:
         self.catalog = catalog
         self.http = http
@@ -43,7 +44,8 @@ class Registry:
         self._models_dir = models_dir
         self._resolve = resolve
         self._open: BoundedCache[tuple[str, str, str], ModelProvider] = BoundedCache(KEPT)
-        self._factories: dict[str, Factory] = {}
+        # Whoever registered with an earlier registry of the same home answers here, too.
+        self._factories: dict[str, Factory] = {} if factories is None else factories
 
     def register(self, provider: str, factory: Factory) -> None:
         """Let a plugin (or a test) answer for a provider id."""

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import anyio
 import httpcore2
 
+from homarus.core.errors import installing
 from homarus.core.text import single_line
 from homarus.net.errors import HttpError, Refused
 
@@ -91,7 +92,7 @@ def _proxy(text: str, context: ssl.SSLContext | None) -> httpcore2.Proxy:
         try:
             import socksio  # noqa: F401 - httpcore2 needs it, and only fails later without it
         except ImportError as problem:
-            raise Refused(f"{proxy_name(text)} is a SOCKS proxy", "pip install socksio") from problem
+            raise Refused(f"{proxy_name(text)} is a SOCKS proxy", installing("socksio")) from problem
     return httpcore2.Proxy(url, auth=auth, ssl_context=context if parts.scheme == "https" else None)
 
 

@@ -62,8 +62,9 @@ class HealthBook:
     def read(self) -> dict[str, Health]:
         try:
             return self._rows()
-        except (OSError, ValueError):
-            return {}
+        except (OSError, ValueError) as damaged:
+            cure = "look at it and remove it; until then no plugin runs inside the program"
+            raise HomarusError(f"{self._path} cannot be read: {damaged}", cure=cure) from damaged
 
     def of(self, plugin: str) -> Health:
         try:

@@ -58,9 +58,10 @@ def zone_name(configured: object, env: Mapping[str, str], *, etc: Path = Path("/
     for name in (configured if isinstance(configured, str) else "", env.get("TZ", "").removeprefix(":")):
         if find_zone(name.strip()) is not None:
             return name.strip()
-    link = os.path.realpath(etc / "localtime")
-    found = [_first_line(etc / "timezone"), link.partition("zoneinfo/")[2]]
-    return next((name.strip() for name in found if find_zone(name.strip()) is not None), "UTC")
+    named = _first_line(etc / "timezone").strip()
+    if find_zone(named) is None:
+        named = os.path.realpath(etc / "localtime").partition("zoneinfo/")[2].strip()
+    return "UTC" if find_zone(named) is None else named
 
 
 def today(now: datetime, zone: str) -> str:

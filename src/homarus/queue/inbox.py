@@ -7,6 +7,7 @@ either not begun (its key is not in the transcript) or its turn was cut off (its
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from homarus.storage.jsonl import JsonlWriter, read_lines
 
 MAX_BYTES = 1 << 20
 MAX_SETTLED = 5000
+# How often the turn of a message goes on after the process that ran it was gone. Machines fail in a row, and that is no
+# fault of a turn; one that ends its process itself must not do so for ever.
+MAX_RESUMES = 3
 
 
 def inbox_path(folder: Path, key: SessionKey) -> Path:
@@ -36,7 +40,7 @@ class Inbox:
         self._pending: dict[str, Queued] = {}
         self._dropped: dict[str, Queued] = {}
         self._settled: dict[str, None] = {}
-        self._resumed: set[str] = set()
+        self._resumed: Counter[str] = Counter()
         self._writer: JsonlWriter | None = None
         self._foreign = False
         self._least = 0  # bytes that the last clean-up could not save
@@ -85,13 +89,11 @@ class Inbox:
             self._shrink()
 
     def may_resume(self, *keys: str) -> bool:
-        return not self._resumed.intersection(keys)
+        """Say whether the turn of these messages may go on: the one that came last was not cut off too often."""
+        return min((self._resumed[key] for key in keys), default=0) < MAX_RESUMES
 
     def resume(self, *keys: str) -> bool:
-        """Note durably that the turn of these messages goes on after a crash; False when it did so once before.
-
-        A turn that ends the process each time would otherwise be begun for ever.
-        """
+        """Note durably that the turn of these messages goes on after a crash; False when it did so too often before."""
         if not self.may_resume(*keys):
             return False
         self._append({"resumed": list(keys)}, durable=True)

@@ -54,17 +54,22 @@ class Submitted(Struct, frozen=True):
 
 
 class Places:
-    """How many turns may run at once, by the name of the global lane."""
+    """How many turns may run at once, by the name of the global lane; `limits` says it as it holds now.
 
-    def __init__(self, limits: Mapping[str, int] | None = None) -> None:
-        self._limits = {**LIMITS, **(limits or {})}
-        self._semaphores: dict[str, asyncio.Semaphore] = {}
+    After a change those that run or wait go by the old number, and all who come then by the new one.
+    """
+
+    def __init__(self, limits: Callable[[], Mapping[str, int | None]] = dict) -> None:
+        self._limits = limits
+        self._made: dict[str, tuple[int, asyncio.Semaphore]] = {}
 
     def place(self, name: str) -> asyncio.Semaphore:
         """Return the lane's places; an unknown lane has one."""
-        if name not in self._semaphores:
-            self._semaphores[name] = asyncio.Semaphore(max(1, self._limits.get(name, 1)))
-        return self._semaphores[name]
+        limit = max(1, self._limits().get(name) or LIMITS.get(name, 1))
+        made = self._made.get(name)
+        if made is None or made[0] != limit:
+            made = self._made[name] = (limit, asyncio.Semaphore(limit))
+        return made[1]
 
 
 class SessionLane:
@@ -141,8 +146,8 @@ class SessionLane:
     ) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
 
-        `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on
-        once, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
+        `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on,
+        a few times at most, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
         """
         begun = tuple(item for item in self._inbox.pending if ours(item) and stored(item.key))
         keys = [item.key for item in begun]

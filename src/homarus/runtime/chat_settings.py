@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.messages import Inbound
 from homarus.core.routes import Route, normalize_account_id
@@ -127,7 +128,7 @@ def chat_settings(config: Config, channel: str, account: str) -> ChatSettings:
     accounts = own.pop("accounts", None)
     for name, inner in accounts.items() if isinstance(accounts, dict) else ():
         if normalize_account_id(str(name)) == account and isinstance(inner, dict):
-            own |= inner
+            own |= {**inner, "streaming": merge(own.get("streaming") or {}, inner.get("streaming") or {})}
     return config.convert_block(own, ChatSettings, ("channels", channel))
 
 

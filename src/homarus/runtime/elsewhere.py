@@ -29,7 +29,6 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.queue.collect import Queued
 from homarus.queue.letters import COMMAND
-from homarus.runtime.operations import reply_in_log
 from homarus.runtime.reply import REPLY
 from homarus.sessions.entry import Compaction, Entry, MessageEntry
 from homarus.sessions.log import to_entries
@@ -74,6 +73,8 @@ class Elsewhere:
 
     async def answered(self, session: SessionKey, item: Queued, seconds: float | None) -> tuple[RunEvent, ...] | None:
         """Wait until a message that was left for another process is answered there; None when this process took it over."""
+        from homarus.runtime.operations import reply_in_log
+
         clock = self._home.clock
         started, pause = clock.monotonic(), FIRST_SECONDS
         while True:

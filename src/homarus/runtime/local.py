@@ -39,7 +39,6 @@ from homarus.queue.settings import Mode
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
 from homarus.runtime.elsewhere import Elsewhere
 from homarus.runtime.events import EventFeed, Following, Listener
-from homarus.runtime.operations import Operations
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
 from homarus.sessions.home import SessionHome
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from homarus.commands.router import CommandRouter, IntakeResult
     from homarus.commands.settings import Caller
     from homarus.context.compact import Compacted
+    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
     from homarus.subagents.run import Children
@@ -84,6 +84,8 @@ class LocalClient:
 
     @cached_property
     def operations(self) -> Operations:
+        from homarus.runtime.operations import Operations
+
         return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:

@@ -28,7 +28,7 @@ from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import Assistant, Inbound, StopReason, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
@@ -41,7 +41,7 @@ from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
 from homarus.runtime.events import Listener, Listeners
 from homarus.runtime.lanes import Lanes, lane_of, route_of, speaker
-from homarus.runtime.tool_backends.build import ToolBackends
+from homarus.runtime.tool_backends.build import Servers, ToolBackends
 from homarus.sessions.row import SessionEntry
 from homarus.storage.atomic import remove
 from homarus.subagents.child import CHANNEL, SubagentSettings
@@ -83,11 +83,7 @@ class Runtime:
         self._alone: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._operations: dict[SessionKey, Cancel] = {}
         self._answered = False
-        most = home.config.block("agents.defaults", TurnSettings).max_concurrent
-        jobs = home.config.get("cron.maxConcurrentRuns")
-        jobs = jobs if isinstance(jobs, int) else None
-        places = {"main": most, "subagent": self.children.places, "cron": jobs, "cron-nested": jobs}
-        self._places = Places({name: count for name, count in places.items() if count})
+        self._places = Places(self._limits)
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
         home.toolkit.before_call(Quarantine(home.quarantined.now))
@@ -108,11 +104,7 @@ class Runtime:
                 home.toolkit.before_call(guard)
         if any(map(home.tell.anybody, IN_TURNS)):
             self.listeners.watch(home.tell.happened)
-        if home.config.get("mcp.servers"):
-            from homarus.plugins.mcp.servers import McpServers
-
-            workspace, before = home.workspace(home.config.default_agent.id), home.toolkit.orphans.mark
-            home.toolkit.join(McpServers(home.config, home.env, clock=home.clock, workspace=workspace, before=before))
+        home.toolkit.join(Servers(home))
 
     @classmethod
     def open(
@@ -120,6 +112,14 @@ class Runtime:
     ) -> Runtime:
         """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
         return cls(Home(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds()))
+
+    def _limits(self) -> dict[str, int | None]:
+        """Return how many turns of each lane may run at once."""
+        config = self.home.config
+        jobs = config.get("cron.maxConcurrentRuns")
+        jobs = jobs if isinstance(jobs, int) else None
+        most = config.block("agents.defaults", TurnSettings).max_concurrent
+        return {"main": most, "subagent": self.children.places, "cron": jobs, "cron-nested": jobs}
 
     @cached_property
     def automation(self) -> Automation:
@@ -221,11 +221,16 @@ class Runtime:
             if self.children.is_left(key):
                 # What a child that is gone was told to do is not done any more; what a person said to it is.
                 inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
+            ours = [item for item in inbox.pending if self.outlet or not item.route.place]
+            begun = [item for item in ours if live.writer.holds(item.key)]
+            resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
             if self.outlet is not None:
-                begun = [item for item in inbox.pending if live.writer.holds(item.key)]
-                resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
                 self.outlet.catch_up(begun, live, goes_on=resumes)
-            lane.recover(live.writer.holds, go_on=goes_on, ours=lambda item: self.outlet or not item.route.place)
+            if begun and goes_on and not resumes:  # whoever waits for an answer reads there that none will come
+                from homarus.runtime.speech import INTERRUPTED
+
+                live.writer.append_message(Assistant((), stop_reason=StopReason.ERROR, error=INTERRUPTED))
+            lane.recover(live.writer.holds, go_on=resumes, ours=ours.__contains__)
             self.children.take_up(key, lane, live)
             self._take_letters(lane, key)
             if self._timer is None:

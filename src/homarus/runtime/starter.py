@@ -221,8 +221,9 @@ def chores(home: Home) -> dict[str, Chore]:
     async def reflect_on(agent_id: str) -> str:
         from homarus.memory.bank.reflect import reflect
 
-        pages = (await asyncio.to_thread(reflect, home.memory(agent_id))).pages
-        return f"{sum(page.changed for page in pages)} of {len(pages)} pages written"
+        report = await asyncio.to_thread(reflect, home.memory(agent_id))
+        stale = f"; {len(report.outdated)} lines of MEMORY.md hold no more" if report.outdated else ""
+        return f"{sum(page.changed for page in report.pages)} of {len(report.pages)} pages written{stale}"
 
     async def dream_of(agent_id: str) -> str:
         from homarus.memory.bank.dream import Gates, dream

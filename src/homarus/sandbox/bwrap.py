@@ -29,6 +29,7 @@ _SWITCHES = tuple(f"/proc/{name}" for name in ["sys", "sysrq-trigger", "irq", "b
 _ANYWHERE = -100  # a path from / on
 _PRIVATE = ("/dev/shm", "/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
 KEPT_SECONDS = 24 * 3600
+LOOK_SECONDS = 60.0  # for so long a process believes what it read
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
@@ -171,11 +172,17 @@ def remembered(file: Path, available: Callable[[Backend], bool], clock: Clock) -
     and nothing runs outside of a sandbox.
     """
 
+    works, until = "", 0.0  # what this process found to work, and how long that holds
+
     def check(backend: Backend) -> bool:
+        nonlocal works, until
         if backend is not Backend.BWRAP:
             return available(backend)
-        state = _state()
+        state, now = _state(), clock.monotonic()
+        if state and state == works and now < until:
+            return True
         if state and _known(file, clock) == state:
+            works, until = state, now + LOOK_SECONDS
             return True
         found = available(backend)
         if found and state:

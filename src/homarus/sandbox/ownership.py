@@ -51,6 +51,21 @@ def left_of(leader: int, mark: str, *, since: int, marked: bool) -> list[int]:
     return found
 
 
+def family(leader: int) -> list[int]:
+    """Return a process, all that live in its session, and all that these started, as far as they live."""
+    parents: dict[int, int] = {}
+    found = {leader}
+    for pid in _pids(0):
+        facts = _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        if facts and facts[0] not in b"ZX":
+            parents[pid] = int(facts[1])
+            if int(facts[3]) == leader:
+                found.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found.intersection(parents))
+
+
 def _lives_in(session: int, pid: int) -> bool:
     facts = _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return bool(facts) and int(facts[3]) == session and facts[0] not in b"ZX"

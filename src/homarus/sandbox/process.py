@@ -103,6 +103,11 @@ class Child:
         return self._process.pid
 
     @property
+    def private(self) -> str:
+        """Return the folder that is this command's alone and lies on a disk; nothing where there is none."""
+        return self._things.folder.path if self._things.folder is not None else ""
+
+    @property
     def running(self) -> bool:
         return not self._process.ended.is_set()
 

@@ -172,6 +172,13 @@ def may_lend(folder: Path, home: Path, state_dir: Path) -> bool:
     return not folder.is_relative_to(state) and not _gives_away(str(folder), real_path(str(home)), state)
 
 
+def has_backend(backend: Backend) -> bool:
+    """Say whether a kind of sandbox works on this machine. What runs commands in it is imported only to try it."""
+    from homarus.sandbox.process import available
+
+    return available(backend)
+
+
 def _choose(settings: SandboxSettings, available: Available) -> Backend:
     if settings.backend in {"podman", "ssh", "openshell"}:
         raise Denied(

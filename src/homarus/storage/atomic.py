@@ -88,10 +88,10 @@ class Staged:
         if not kept_at(self._folder, self._name):  # else durable it is there
             sync_file(self.fd)
 
-    def replace(self, name: str) -> None:
+    def replace(self, name: str, *, lasting: bool = True) -> None:
         """Take this name; what had it before is gone in the same instant."""
         with kept_at(self._folder, name) as elsewhere:
-            elsewhere.put(self.fd)
+            elsewhere.put(self.fd, durable=lasting)
             os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._name = ""
 
@@ -146,7 +146,7 @@ def replace_at(folder: int, name: str, data: Content, *, mode: int, lasting: boo
     with Staged(folder) as temp:
         _pour(temp.fd, data)
         temp.seal(mode, old)
-        temp.replace(name)
+        temp.replace(name, lasting=lasting)
     if lasting:
         sync_names(folder)
 
@@ -265,8 +265,8 @@ def remove(path: Path) -> bool:
     with explained("remove", path):
         try:
             with kept(path) as elsewhere:
-                if elsewhere:
-                    path.lstat()
+                if elsewhere and not os.path.lexists(path):  # nothing changes, here or there
+                    return False
                 elsewhere.remove()
                 path.unlink()
         except FileNotFoundError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
@@ -28,17 +28,34 @@ _NOT_NOW = "(This turn follows words that are not the owner's: it changes no rep
 
 EXEC = spec("exec")
 PROCESS = spec("process")
+MAX_GRANTS = 1_000
 
 
-class Grants(Protocol):
-    def take(self, call_id: str, digest: str) -> Claim:
-        """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
+class Granted:
+    """What the gate has let through and nobody has used yet: one call, one plan, once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[str, Claim]] = {}
+
+    def give(self, call_id: str, digest: str, held: Claim) -> None:
+        """Let one call run one plan; `held` keeps others from changing what it uses, until it has ended."""
+        if len(self._open) >= MAX_GRANTS:
+            self._open.pop(next(iter(self._open)))[1].release()
+        self._open[call_id] = (digest, held)
 
     def drop(self, call_id: str) -> None:
-        """Forget the grant of a call that will not run, and let go of what it held."""
+        self._open.pop(call_id, ("", Claim()))[1].release()
+
+    def take(self, call_id: str, digest: str) -> Claim:
+        """Use the grant up; raises when there is none or when what would run is not what was granted."""
+        granted, held = self._open.pop(call_id, ("", Claim()))
+        if granted != digest:
+            held.release()
+            raise Denied("what would run is not what was approved", cure="call exec again to ask anew")
+        return held
 
 
-def exec_tools(manager: ProcessManager, grants: Grants, outer: Mapping[str, str]) -> list[Tool]:
+def exec_tools(manager: ProcessManager, grants: Granted, outer: Mapping[str, str]) -> list[Tool]:
     """Return exec and process; `outer` is our own environment, of which only allowed names pass."""
     kit = _Kit(manager, grants, outer)
     aliases = {"cmd": "command", "cwd": "workdir", "timeoutSeconds": "timeout", "timeout_sec": "timeout"}
@@ -50,7 +67,7 @@ def exec_tools(manager: ProcessManager, grants: Grants, outer: Mapping[str, str]
 
 
 class _Kit:
-    def __init__(self, manager: ProcessManager, grants: Grants, outer: Mapping[str, str]) -> None:
+    def __init__(self, manager: ProcessManager, grants: Granted, outer: Mapping[str, str]) -> None:
         self._manager = manager
         self._grants = grants
         self._outer = outer

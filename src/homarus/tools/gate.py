@@ -24,11 +24,11 @@ from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools import approval_text, command, protected
 from homarus.tools.approval import Approvals, Approver, Nobody
+from homarus.tools.exec import Granted
 from homarus.tools.exec_settings import MODES, ExecSettings, stricter
 from homarus.tools.target import Target, names, target_of, touched
 from homarus.tools.tool import Tool, ToolContext
 
-MAX_GRANTS = 1_000
 # What gives a running command something to do.
 _INPUTS = frozenset({"write", "submit", "paste", "send-keys"})
 # What the gateway tool may do without a question.
@@ -244,30 +244,6 @@ def rule_subject(plan: command.Plan) -> str:
     facts = (plan.argv, plan.cwd, sorted(plan.env.items()), plan.files)
     # Long enough that nobody finds a second command with the same words in front and the same number behind.
     return f"{' '.join(single_line(word, 80) for word in plan.argv)} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
-
-
-class Granted:
-    """What the gate has let through and nobody has used yet: one call, one plan, once."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[str, Claim]] = {}
-
-    def give(self, call_id: str, digest: str, held: Claim) -> None:
-        """Let one call run one plan; `held` keeps others from changing what it uses, until it has ended."""
-        if len(self._open) >= MAX_GRANTS:
-            self._open.pop(next(iter(self._open)))[1].release()
-        self._open[call_id] = (digest, held)
-
-    def drop(self, call_id: str) -> None:
-        self._open.pop(call_id, ("", Claim()))[1].release()
-
-    def take(self, call_id: str, digest: str) -> Claim:
-        """Use the grant up; raises when there is none or when what would run is not what was granted."""
-        granted, held = self._open.pop(call_id, ("", Claim()))
-        if granted != digest:
-            held.release()
-            raise Denied("what would run is not what was approved", cure="call exec again to ask anew")
-        return held
 
 
 class PolicyGate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ from homarus.core.errors import ToolError
 from homarus.core.text import single_line
 from homarus.sandbox.claims import Claim, Claims, Kind
 from homarus.sandbox.folders import roots
-from homarus.sandbox.scratch import TOP
 from homarus.sandbox.spec import Backend
+from homarus.sandbox.usage import is_too_much, taken
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Running:
         self.quiet = context.session.is_subagent
         self.child = child
         self.held = Claim()
+        self.since_ns = 0  # what its files are newer than
         self.started = context.clock.monotonic()
         self.ended_at: float | None = None
         self.exit: process.Exit | None = None
@@ -173,6 +175,7 @@ class ProcessManager:
             ident = self._ids.uuid()[:8]
         order = process.Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
         self._before()
+        since = time.time_ns()
         if not plan.on_host:
             kind: Kind = "alone" if plan.apart else "shared"
             held = self._claims.take(kind, [path for path, writable in roots(plan.spec) if writable], plan.command)
@@ -181,7 +184,7 @@ class ProcessManager:
         except BaseException:
             held.release()
             raise
-        item.held = held
+        item.held, item.since_ns = held, since
         self._all[ident] = item
         item.work = asyncio.create_task(self._look_after(item, seconds))
         self._tasks.add(item.work)
@@ -218,20 +221,38 @@ class ProcessManager:
         self._tell(item)
 
     async def _watch_disk(self, item: Running) -> None:
-        """End a sandboxed command that fills a disk: one that it may write to, or the one with its private folder."""
-        spec, limit = item.plan.spec, item.plan.spec.limits.disk_bytes
+        """End a sandboxed command that fills a disk: one that it may write to, or the one with its private folder.
+
+        Half of what is free stays free, whatever the limit. Others may fill the same disk: only when much is gone is it worth
+        looking who took it, and what others took is not looked at again.
+        """
+        spec, limit, since = item.plan.spec, item.plan.spec.limits.disk_bytes, item.since_ns
         if not spec.enforced or not limit:
             return
-        places = [path for path, writable in roots(spec) if writable] + [TOP] * (spec.backend is Backend.LANDLOCK)
+        places = [path for path, writable in roots(spec) if writable] + [item.child.private] * bool(item.child.private)
         before = {path: self._free_bytes(path) for path in places}
+        at_ease = dict(before)  # what would be free had only this command taken something
         while True:
             await asyncio.sleep(DISK_SECONDS)
             for path, free in before.items():
-                # Half of what is free stays free, whatever the limit: a full disk stops everything else, too.
-                if free - self._free_bytes(path) > min(limit, free // 2):
-                    item.stopped = item.stopped or f"it used more disk space than it may ({limit >> 20} MB, or half)"
+                now, most = self._free_bytes(path), min(limit, free // 2)
+                if at_ease[path] - now <= most and now >= free // 4:
+                    continue
+                began = self._clock.monotonic()
+                # Nobody here sees into a container.
+                own = None
+                if spec.backend is not Backend.DOCKER:
+                    own = await asyncio.to_thread(taken, places, item.child.pid, since, most)
+                own = free - now if own is None else own
+                if is_too_much(free, now, most, own):
+                    reason = f"it used more disk space than it may ({limit >> 20} MB, or half)"
+                    item.stopped = item.stopped or (reason if own > most else "the disk is nearly full")
                     await item.child.kill()
                     return
+                at_ease[path] = now + own
+                await asyncio.sleep(
+                    10 * (self._clock.monotonic() - began)
+                )  # a large folder is not looked through all the time
 
     def tell(self, notify: Notify) -> None:
         """Name who is told when a background command ends."""

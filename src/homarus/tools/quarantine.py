@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from homarus.core.errors import Denied
+from homarus.core.patterns import late
 from homarus.core.tools import Risk
 from homarus.tools.tool import Tool, ToolContext
 
 _PREFIX = "skill:"
 _READING = frozenset({"exec", "read", "grep", "find", "ls"})
-_ALL_SKILLS = re.compile(r"(?<![\w.-])skills/?(?![\w/-]|/[\w-])")
+_ALL_SKILLS = late(r"(?<![\w.-])skills/?(?![\w/-]|/[\w-])")
 _REACHING = frozenset({"web_fetch", "web_search", "image"})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from homarus.tools.exec import Grants
+from homarus.tools.exec import Granted
 from homarus.tools.processes import ProcessManager
 from homarus.tools.tool import Tool, ToolContext
 
@@ -109,7 +109,7 @@ class ToolServices(Struct, frozen=True, kw_only=True):
     """What the composition provides. What is None has no tools."""
 
     processes: ProcessManager | None = None
-    grants: Grants | None = None
+    grants: Granted | None = None
     # Our own environment, of which commands see only what their sandbox names.
     env: Mapping[str, str] = {}
     memory_of: Callable[[str], Memory] | None = None

@@ -155,7 +155,7 @@ async def test_a_server_that_wants_a_sign_in_gets_one_by_hand_and_never_in_a_tur
             assert (await agent.ask("hello")).text == "without"
         assert "homarus mcp login far" in caplog.text
         config = load_config(resolve_paths(home.env), home.env)
-        servers = McpServers(config, home.env, clock=SystemClock(), workspace=tmp_path)
+        servers = McpServers(config, home.env, clock=SystemClock(), workspace=lambda: tmp_path)
         settings = server_named(config, "far")
 
         def browser(url: str) -> None:
@@ -173,7 +173,7 @@ async def test_a_server_that_wants_a_sign_in_gets_one_by_hand_and_never_in_a_tur
         assert "none" in home.model.requests[-1].messages[-1].text
         provider.tokens.clear()  # its time is over, and another process goes on with what was given for that
         kept.write_text(json.dumps({**json.loads(kept.read_text()), "until": 1.0}))
-        later = McpServers(config, home.env, clock=SystemClock(), workspace=tmp_path)
+        later = McpServers(config, home.env, clock=SystemClock(), workspace=lambda: tmp_path)
         try:
             assert (await later.ask("far")).offers
         finally:
@@ -181,7 +181,7 @@ async def test_a_server_that_wants_a_sign_in_gets_one_by_hand_and_never_in_a_tur
         assert json.loads(kept.read_text())["until"] > time.time()
         provider.tokens.clear()  # taken back: the next turn says what to do, and asks nobody
         kept.unlink()
-        fresh = McpServers(config, home.env, clock=SystemClock(), workspace=tmp_path)
+        fresh = McpServers(config, home.env, clock=SystemClock(), workspace=lambda: tmp_path)
         try:
             with pytest.raises(HomarusError, match="homarus mcp login far"):
                 await fresh.ask("far")

@@ -7,11 +7,10 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
-from homarus.admin.doctor.machine import installing
 from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, installing
 from homarus.workspace import names
 from homarus.workspace.agents import all_workspaces, resolve_workspace
 from homarus.workspace.seed import missing_files
@@ -154,10 +153,13 @@ def check_plugins(home: Home) -> list[Finding]:
             usable(home.config, name, entry, lock)
         except HomarusError as problem:
             findings.append(Finding("plugins", Severity.ERROR, problem.message, cure=problem.cure))
-    for name, health in HealthBook(home.config.paths.own_dir).read().items():
-        message = f"the plugin '{name}' failed {health.failures} times, last: {health.last}"
-        cure = f"look at it, or: homarus plugins disable {name}"
-        findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
+    try:
+        for name, health in HealthBook(home.config.paths.own_dir).read().items():
+            message = f"the plugin '{name}' failed {health.failures} times, last: {health.last}"
+            cure = f"look at it, or: homarus plugins disable {name}"
+            findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
+    except HomarusError as damaged:
+        findings.append(Finding("plugins.health", Severity.WARNING, damaged.message, cure=damaged.cure))
     return findings or ok("plugins", "the plugins that are switched on can run")
 
 
@@ -173,7 +175,7 @@ def check_mcp(home: Home) -> list[Finding]:
     used = [name for name, each in servers.items() if each.enabled]
     findings = []
     if used and find_spec("mcp") is None:
-        cure = installing("mcp")
+        cure = installing("homarus[mcp]")
         findings.append(
             Finding("mcp", Severity.WARNING, f"servers are named ({', '.join(used)}), but not the library", cure=cure)
         )

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from homarus.admin.choices import missing_key
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
-from homarus.core.errors import Denied, HomarusError
+from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
 from homarus.models.access import Models
 from homarus.models.select import AUTO
@@ -115,11 +115,6 @@ def _probed(home: Home, agent_id: str, spec: SandboxSpec) -> list[Finding]:
     ]
 
 
-def installing(extra: str, prefix: str = sys.prefix) -> str:
-    """Return how an extra is installed here: a program of pipx has a folder of its own, in which plain pip changes nothing."""
-    return f"{'pipx runpip homarus' if '/pipx/' in prefix else 'pip'} install 'homarus[{extra}]'"
-
-
 def check_extras(_home: Home) -> list[Finding]:
     """Optional parts that are not installed."""
     return [
@@ -127,7 +122,7 @@ def check_extras(_home: Home) -> list[Finding]:
             "extras",
             Severity.INFO,
             f"the extra '{name}' is not installed: {use}",
-            cure=installing(name),
+            cure=installing(f"homarus[{name}]"),
         )
         for name, (module, use) in _EXTRAS.items()
         if find_spec(module) is None

@@ -27,7 +27,7 @@ from homarus.channels.matrix.session import (
 )
 from homarus.channels.support import Note, keep_connected, reason, refused, settings_of
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, installing
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
@@ -262,7 +262,9 @@ class Matrix:
         client = self._up()
         known = client.rooms.get(room)
         if known is not None and known.encrypted and not client.olm:
-            raise refused("this room is encrypted", "set channels.matrix.encryption, and install homarus[matrix-e2e]")
+            raise refused(
+                "this room is encrypted", f"set channels.matrix.encryption, and {installing('homarus[matrix-e2e]')}"
+            )
         tx = events.transaction(key)
         reply = await self._asked(client.room_send(room, kind, content, tx, ignore_unverified_devices=True))
         return str(reply.event_id)

@@ -14,7 +14,7 @@ import nio
 
 from homarus.channels.channel import Host
 from homarus.channels.support import Block, Note, proxy_for, reason, tls_context
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, installing
 from homarus.core.text import single_line
 from homarus.storage.atomic import ensure_dir, write_atomic
 
@@ -102,7 +102,7 @@ def _client(settings: MatrixSettings, host: Host) -> Any:
     from nio.crypto import ENCRYPTION_ENABLED
 
     if settings.encryption and not ENCRYPTION_ENABLED:
-        raise ChannelError("encryption needs a library", fatal=True, cure="pip install 'homarus[matrix-e2e]'")
+        raise ChannelError("encryption needs a library", fatal=True, cure=installing("homarus[matrix-e2e]"))
     folder = host.folder / "keys"
     if settings.encryption:
         ensure_dir(folder)

@@ -20,7 +20,7 @@ import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.support import SCAN, LastWords, Note, Pauses, mime_of, not_kept, noted, proxy_for, refused
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError, installing
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
@@ -34,7 +34,7 @@ _LINK = "scan the code with WhatsApp → Linked devices: homarus channels login 
 # What ends an account until somebody acts, and what they do.
 _ENDS = {
     "LoggedOut": ("whatsapp: the phone unlinked this device", _LINK),
-    "ClientOutdated": ("whatsapp: WhatsApp refuses this version", "pip install -U neonize"),
+    "ClientOutdated": ("whatsapp: WhatsApp refuses this version", installing("-U neonize")),
 }
 _TROUBLES = {
     "Disconnected": "whatsapp: the connection was lost, a new one is made",
@@ -86,7 +86,7 @@ class Linked:
 
     async def run(self) -> None:
         if self._command is None and find_spec("neonize") is None:
-            raise ChannelError("whatsapp: neonize is missing", fatal=True, cure="pip install 'homarus[whatsapp]'")
+            raise ChannelError("whatsapp: neonize is missing", fatal=True, cure=installing("homarus[whatsapp]"))
         while True:
             try:
                 await self._connection()

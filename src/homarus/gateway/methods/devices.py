@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any, Literal
 
 import msgspec
 
-from homarus.gateway.devices import CODE_SECONDS, shown
+from homarus.gateway.devices import CODE_SECONDS, setup_code_of, shown
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Close, Refused
 from homarus.gateway.scopes import ADMIN, PAIRING, narrowed
@@ -92,12 +91,15 @@ async def revoke(call: Call, params: RotateParams) -> dict[str, Any]:
 
 
 async def setup_code(call: Call, params: SetupParams) -> dict[str, Any]:
-    """Make an invitation as phones read it: where the gateway is, and a token that opens the door once."""
+    """Invite a device to what both the shared secret and the caller may do."""
     gateway = call.gateway
-    token = gateway.door.codes.make(narrowed(gateway.live.settings.auth.secret_scopes, call.principal.scopes))
+    token = gateway.devices.invite(narrowed(gateway.live.settings.auth.secret_scopes, call.principal.scopes))
     url = params.public_url or f"ws://127.0.0.1:{gateway.port or gateway.live.settings.port}"
-    code = base64.urlsafe_b64encode(msgspec.json.encode({"url": url, "bootstrapToken": token})).decode().rstrip("=")
-    return {"setupCode": code, "gatewayUrl": url, "expiresAtMs": gateway.now_ms + int(CODE_SECONDS * 1000)}
+    return {
+        "setupCode": setup_code_of(url, token),
+        "gatewayUrl": url,
+        "expiresAtMs": gateway.now_ms + int(CODE_SECONDS * 1000),
+    }
 
 
 def _cut_off(call: Call, device_id: str) -> None:

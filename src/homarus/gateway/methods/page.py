@@ -400,7 +400,7 @@ async def link(call: Call, _params: Params) -> Json:
     gateway = call.gateway
     settings = gateway.live.settings
     scheme = "https" if settings.tls.enabled else "http"
-    code = gateway.door.codes.make(call.principal.scopes)
+    code = gateway.devices.invite(call.principal.scopes)
     return {"url": f"{scheme}://127.0.0.1:{gateway.port or settings.port}/", "code": code}
 
 

@@ -136,7 +136,9 @@ def _bullet(operation: Any, numbered: Sequence[Fact]) -> tuple[Bullet, set[int]]
     text = _text(operation.get("text"), facts)
     gone = set(ids) if kind == "merge" else set()
     replaced = [("sup", "+".join(f"^{fact.id}" for fact in facts))] if kind == "merge" else []
-    return Bullet("observation", text, about, (*replaced, ("by", "model"))), gone
+    # Opinions in one sentence are still somebody's opinion: as an observation they would leave the page of what is held.
+    thought = kind == "merge" and all(fact.kind == "opinion" for fact in facts)
+    return Bullet("opinion" if thought else "observation", text, about, (*replaced, ("by", "model"))), gone
 
 
 def _text(given: Any, facts: Sequence[Fact]) -> str:

@@ -6,7 +6,7 @@ two lookups.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from homarus.memory.terms import plain, stem
 
@@ -29,13 +29,31 @@ illness allergy allergies health condition symptoms sickness krankheit allergie 
 device devices gadget gadgets computer phone gerät dispositivo: laptop phone tablet camera keyboard monitor printer headphones router watch console drone
 editor tool tools software program programs language languages framework werkzeug herramienta: vim emacs vscode python rust javascript typescript java postgresql postgres mysql sqlite docker kubernetes git react slack notion excel word
 furniture möbel muebles: table chair sofa couch bed desk shelf bookcase wardrobe lamp tisch stuhl bett mesa silla cama
-clothing clothes outfit kleidung ropa: shirt dress jacket coat shoes boots hat scarf jeans trousers skirt sweater hemd kleid jacke schuhe camisa vestido zapatos
+clothing clothes outfit kleidung ropa: shirt dress jacket coat shoes boots cap scarf jeans trousers skirt sweater hemd kleid jacke schuhe camisa vestido zapatos
 plant plants flower flowers pflanze blume planta flor: rose tulip sunflower orchid cactus basil tomato tomatoes lavender fern lily daisy rosen tulpen kaktus rosa tulipán
 seat seats sitzplatz asiento: window aisle fenster gang ventanilla pasillo
 channel channels communication contact kanal canal: email whatsapp telegram phone call sms letter slack signal
 city cities town towns stadt städte ciudad ciudades: london paris berlin rome madrid lisbon oslo vienna hamburg munich tokyo boston chicago seattle austin denver miami toronto dublin prague barcelona zurich amsterdam
 country countries land länder país países: germany france spain italy portugal norway sweden japan china india canada mexico brazil england ireland scotland greece switzerland austria poland
 """
+
+# More things of a kind, which the reading of notes knows; questions are not widened to them.
+_MORE = """
+drink: rooibos chai kombucha kefir horchata cola tonic champagne prosecco gin vodka brandy sherry stout lager americano macchiato bourbon tequila limonade limo schorle spezi sekt schnaps likör kakao mosto sidra limonada refresco batido chocolate infusión manzanilla ron ginebra champán zumos jugo
+food: risotto gnocchi ravioli paella falafel hummus kebab waffles porridge muesli yoghurt yogurt oats toast bagel croissant omelette quiche stew chili shrimp prawns salmon tuna lobster beef pork lamb turkey ham sausage potatoes fries chips broccoli spinach carrots mushrooms olives apple apples banana bananas cherries strawberries mango grapes pears peaches lemons nuts almonds popcorn pudding brownies kartoffeln pommes wurst schnitzel spätzle knödel salat pilze äpfel birnen erdbeeren kirschen müsli joghurt pfannkuchen fleisch gemüse obst rosenkohl spinat tortilla ensalada patatas jamón carne verduras fruta manzanas plátanos fresas helado huevos lentejas garbanzos setas gambas salmón atún churros empanadas
+colour: teal mauve ochre magenta indigo maroon beige cyan lilac crimson scarlet türkis ocker violett ocre turquesa morado violeta naranja dorado plateado granate beis lila celeste
+sport: squash fencing archery curling rugby handball sailing kayaking canoeing triathlon sprinting marathon wrestling gymnastics lacrosse padel darts bowling softball biking diving fechten rudern segeln turnen reiten tischtennis joggen boxen skifahren eislaufen tauchen bogenschießen tenis baloncesto balonmano esgrima boxeo escalada esquí buceo atletismo gimnasia pádel voleibol
+instrument: oboe tuba lute mandolin viola harmonica accordion trombone bassoon bagpipes keyboard synthesizer xylophone sitar laute mandoline bratsche akkordeon posaune trompete saxophon klarinette cello harfe orgel mundharmonika piano mandolina arpa trompeta saxofón clarinete violonchelo acordeón órgano trombón ukelele
+transport: ferry moped skateboard helicopter metro minibus carpool underground roller fähre kutsche bus u-bahn taxi motorrad autobus motocicleta moto patinete autobús ferri camión furgoneta avioneta
+music: punk funk disco gospel grunge ska ambient salsa tango flamenco bachata schlager klassik volksmusik cumbia ranchera clásica
+hobby: calligraphy embroidery quilting juggling astronomy stargazing genealogy geocaching carpentry brewing beekeeping sketching blogging hiking zeichnen nähen häkeln töpfern basteln angeln singen schreiben schach rätsel wandern fotografieren imkern dibujar tejer coser cerámica pescar cantar escribir ajedrez fotografía senderismo costura
+clothing: cardigan hoodie blazer sandals sneakers gloves socks pyjamas pullover mantel mütze schal handschuhe stiefel sandalen bluse anzug abrigo falda pantalones chaqueta bufanda botas sandalias sombrero blusa
+plant: peony jasmine magnolia hydrangea daffodil marigold ivy rosemary thyme orchidee lilie sonnenblume nelke flieder veilchen farn efeu lavendel orquídea girasol clavel margarita lirio jazmín hortensia helecho albahaca romero
+season: springtime summertime wintertime frühjahr
+pet: budgie canary gecko iguana pony donkey chinchilla hedgehog meerschweinchen wellensittich schildkröte ziege schlange echse cobaya canario tortuga ratón burro cabra
+"""
+
+KINDS = frozenset(row.split()[0] for row in _TABLE.strip().splitlines())
 
 
 @cache
@@ -48,10 +66,15 @@ def _tables() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
         for name in names.split():
             asked.setdefault(stem(plain(name)), first)
         for word in words.split():
-            members.setdefault(stem(plain(word)), set()).add(first)
+            members.setdefault(plain(word), set()).add(first)
+    for row in _MORE.strip().splitlines():
+        kind, _, words = row.partition(":")
+        for word in words.split():
+            members.setdefault(plain(word), {kind})  # what the first table says of a word holds
     return asked, {word: frozenset(found) for word, found in members.items()}
 
 
+@lru_cache(maxsize=20_000)
 def asked_for(word: str) -> str:
     """Return the category that a word of a question names (`drinks`: drink); empty where it names none."""
     return _tables()[0].get(stem(plain(word)), "")
@@ -68,6 +91,9 @@ def _members() -> dict[str, tuple[str, ...]]:
     return {names.split()[0]: tuple(dict.fromkeys(map(plain, words.split()))) for names, _, words in rows}
 
 
+@lru_cache(maxsize=20_000)
 def categories_of(word: str) -> frozenset[str]:
-    """Return what a word is: `tea` is a drink."""
-    return _tables()[1].get(stem(plain(word)), frozenset())
+    """Return what a word is: `tea` is a drink, and so are `teas`; `wins` is no wine, though both have one stem."""
+    table, folded = _tables()[1], plain(word)
+    forms = (folded, *(folded.removesuffix(end) for end in ("s", "es", "n", "e", "er") if folded.endswith(end)))
+    return next((table[form] for form in forms if len(form) > 2 and form in table), frozenset())

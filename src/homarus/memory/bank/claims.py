@@ -34,7 +34,10 @@ _VALUE = r"(?P<v>[^;!?]{1,120})"
 
 # predicate, pattern. `prefer` and `use` need something beside them (a domain) to be comparable, the others hold one value at a time.
 _FORMS: tuple[tuple[str, str], ...] = (
-    ("live", rf"{_NAME}(?:\sist|\ssind)?{_NOW}\s(?:nach|in)\s{_VALUE}\s(?:umgezogen|gezogen)"),
+    (
+        "live",
+        rf"{_NAME}(?:\sist|\ssind)?{_NOW}(?:\s(?:von|aus)\s[\w-]+)?\s(?:nach|in)\s{_VALUE}\s(?:umgezogen|gezogen)",
+    ),
     (
         "live",
         rf"{_NAME}(?:['’]s|\shas|\shave|\sis|\sist)?{_NOW}(?:\sse|\sme)?(?:\sha|\she)?\s(?:lives?|living|resides?|(?:has\s)?(?:just\s|recently\s)?(?:moved|relocated)|wohnt|lebt|zog|zieht|umgezogen|vive|vivo|mudó|mudé|mudado)(?:\s(?:now|back|jetzt|ahora))?\s(?:in|to|at|near|nach|bei|en|a)\s{_VALUE}",
@@ -279,6 +282,8 @@ def _claim(sentence: str, subjects: tuple[str, ...], speaker: str) -> Claim | No
             said = (groups.get("s") or groups.get("own") or "").strip()
             if groups.get("s") and plain(said) in _NO_NAMES - _SELF - _PRONOUNS:
                 continue
+            if _compiled(r"[a-zäöüßáéíóúñ'’-]+\s[^\W\d_a-z]\w+").fullmatch(groups.get("attr") or ""):
+                continue  # "Anna's sister Lena is …" is about Lena
             old = groups.get("old") or groups.get("old2") or groups.get("old3") or ""
             return _made(
                 predicate, _subject(said, subjects, speaker), (groups.get("attr") or "", groups["v"], old), lowered
@@ -321,6 +326,11 @@ def _made(predicate: str, subject: str, parts: tuple[str, str, str], lowered: st
     return Claim(subject, predicate, frozenset(about), said, rivals, against, strong)
 
 
+def is_favourite(text: str) -> bool:
+    """Say whether a line names a kind of thing together with somebody's favourite of it."""
+    return bool(_compiled(_FAVOURITE).search(text.lower()))
+
+
 def _told(text: str) -> list[str]:
     return [word for word in words(text) if word not in _FILLER]
 
@@ -341,6 +351,10 @@ def same_matter(one: Claim, other: Claim) -> bool:
         return shared >= 3 and shared * 2 >= len(one.about | other.about)
     if (one.against or other.against) and one.value & other.value:
         return True
+    if (
+        one.predicate == "prefer" and not one.about and not other.about
+    ):  # dark mode, light mode: one word is shared, one differs
+        return len(one.value) == len(other.value) == 2 and len(one.value & other.value) == 1
     return bool(one.about & other.about) and len(one.about & other.about) * 2 >= max(len(one.about), len(other.about))
 
 
@@ -350,6 +364,12 @@ def differs(one: Claim, other: Claim) -> bool:
         return bool(one.value & other.value)
     smaller, larger = sorted((one.value, other.value), key=len)
     return not smaller <= larger
+
+
+def gives_up(newer: Iterable[Claim], older: Iterable[Claim]) -> bool:
+    """Say whether a line names what an older one claims as the thing that is given up."""
+    held = tuple(older)
+    return any(one.rivals & other.value and one.subject == other.subject for one in newer for other in held)
 
 
 def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from homarus.core.redact import MARK
 from homarus.core.text import estimate_tokens, single_line, slug
+from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import ALIKE, cosine
 from homarus.memory.bank.pages import change, read_page
@@ -69,6 +70,7 @@ class Night(Struct):
     themes: list[str] = field(default_factory=list)
     promoted: list[Earned] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # asked for, but not yet enough, and what is missing
     run: str = ""
 
 
@@ -86,16 +88,27 @@ def dream(memory: Memory, gates: Gates | None = None, *, dry_run: bool = False) 
     for earned in _ranked(
         own, read(memory.workspace, today.toordinal() - DEEP), staged, night.themes, today.toordinal()
     ):
-        passed = earned.asked >= gates.min_recall_count and earned.questions >= gates.min_unique_queries
-        if not passed or earned.score < gates.min_score or _mark(earned.line) in core:
+        if _mark(earned.line) in core:
             continue
-        if why := _unfit(earned.line, gone):
+        if why := _missing(earned, gates):
+            night.waiting.append((earned.line.citation, why))
+        elif why := _unfit(earned.line, gone):
             night.refused.append((earned.line.citation, why))
         elif len(night.promoted) < gates.limit:
             night.promoted.append(earned)
     if not dry_run:
         _write(memory, night)
     return night
+
+
+def _missing(earned: Earned, gates: Gates) -> str:
+    """Say which gates a line has not passed yet; empty where it has passed all."""
+    held = (
+        (earned.asked, gates.min_recall_count, "times asked for"),
+        (earned.questions, gates.min_unique_queries, "different questions"),
+        (earned.score, gates.min_score, "score"),
+    )
+    return ", ".join(f"{name} {has:.3g} of {needed}" for has, needed, name in held if has < needed)
 
 
 def _light(lines: Sequence[NoteLine], today: int) -> list[NoteLine]:
@@ -176,11 +189,21 @@ def _mark(line: NoteLine) -> str:
     return f"<!-- dream {fingerprint(line.text)} -->"
 
 
+def _plainly(line: NoteLine) -> str:
+    """Return what a line says, without the marks of a retained fact: MEMORY.md is read by people and in every prompt."""
+    bullet = parse_bullet(f"- {line.text}")
+    if bullet is None or bullet.inferred:
+        return line.text
+    names = [name for name in bullet.entities if name not in bullet.text]
+    return f"{', '.join(names)}: {bullet.text}" if names else bullet.text
+
+
 def _write(memory: Memory, night: Night) -> None:
     before: dict[str, str] = {}
     if night.promoted:
         rows = "".join(
-            f"- {earned.line.text} (Source: {earned.line.citation}) {_mark(earned.line)}\n" for earned in night.promoted
+            f"- {_plainly(earned.line)} (Source: {earned.line.citation}) {_mark(earned.line)}\n"
+            for earned in night.promoted
         )
         _changed(memory, CORE, lambda text: _with_block(text, night, rows), before)
     old = next(
@@ -228,7 +251,7 @@ def _diary(text: str, night: Night) -> str:
         f"- light: {night.staged} things of the last two days",
         f"- REM: {', '.join(night.themes) or 'nothing that came up on most days'}",
         *(
-            f"- deep: took over {single_line(each.line.text, 200)} ({each.line.citation}; asked {each.asked} times by {each.questions} questions, {each.score:.2f})"
+            f"- deep: took over {single_line(_plainly(each.line), 200)} ({each.line.citation}; asked {each.asked} times by {each.questions} questions, {each.score:.2f})"
             for each in night.promoted
         ),
         *(f"- deep: left {count} where they are: {why}" for why, count in sorted(counted.items())),

@@ -14,18 +14,36 @@ from msgspec.structs import replace
 
 from homarus.core.patterns import late
 from homarus.core.text import slug
-from homarus.memory.bank.categories import categories_of
 from homarus.memory.bank.claims import UNREAD, Claim, claims, differs, repeated, replaced, same_matter
 from homarus.memory.bank.grammar import fact_id, is_opinion, struck
-from homarus.memory.bank.liking import liking, people_in, sentences, unread
+from homarus.memory.bank.liking import people_in
+from homarus.memory.bank.wordings import Said, read_together
 from homarus.memory.results import cite, parse_citation
-from homarus.memory.schema import CODE, FIRST, LABELS, QUESTION, STRUCK
+from homarus.memory.schema import CODE, LABELS, STRUCK
 from homarus.memory.terms import content_words, plain
 
 OWNER = "user"  # whom "I" means in what the owner types
 KEPT_TEXT = 300
-SAYS = 4  # words with a meaning that somebody's line about themselves has at least
-_BEGINS = late(r"([^\W\d_]\w+) (?=[^\W\d_A-ZÄÖÜ])")
+_SENTENCE = late(r"[^.!?？]+(?:[.!?？]+|$)")
+SAYS = 3  # words with a meaning that a statement about somebody has at least
+LONG = 400  # words of a line that is read at all
+# Whom a line of a note is about: Lena in "Anna's sister Lena is …", Anna in "Anna is …", "Anna's wifi …", "Annas Hund …", Ana in "El coche de Ana …".
+_ABOUT = tuple(
+    map(
+        late,
+        (
+            r"[^\W\d_]\w+(?:['’]s?|s) [^\W\d_]+ ([^\W\d_a-zäöü]\w+) (?=[^\W\d_A-ZÄÖÜ])",
+            r"([^\W\d_][^\W_]+) (?=[^\W\d_A-ZÄÖÜ])",
+            r"([^\W\d_][^\W_]+?)(?:['’]s?|s) (?=[^\W\d_])",
+            r"(?:The|Der|Die|Das|El|La|Los|Las) [^\W\d_]+ (?:of|von|de) ([^\W\d_]\w+) ",
+        ),
+    )
+)
+_OWN = late(
+    r"(?i:\b(?:i|me|my|mine|we|us|our|ich|mir|mich|meine?[mnrs]?|wir|uns|unsere?[mnrs]?|yo|me|mis?|nos|nosotr[oa]s|nuestr[oa]s?)\b)"
+    r"|(?:^|[.!] )(?:(?:Just|Still|Also) )?(?:[Bb]een|[Hh]ad|[Gg]ot|[Mm]ade|[Tt]ook|[Ww]ent|[Bb]ought|[Mm]et|[^\W\d_]{3,}ed|[^\W\d_]{3,}ing (?=on|at|to|an?|the|some|for|in|with)) "
+    r"|^(?:[A-ZÁÉ]\w{3,}o|Soy|Voy|Doy|Estoy|He)\b(?=.*\b(?:a|al|con|de|desde|el|en|la|los|las|para|por|que|un|una|y)\b)"
+)
 
 
 class Fact(Struct, frozen=True, kw_only=True):
@@ -81,6 +99,11 @@ class Knowledge(Struct):
     names: dict[str, str]
     rejected: frozenset[str] = frozenset()  # facts that were turned down for MEMORY.md
 
+    @property
+    def spoken_of(self) -> set[str]:
+        """Return whom and what the facts are about; `names` holds everybody who speaks as well."""
+        return {name for fact in self.facts for name in fact.entities}
+
     def as_of(self, day: int) -> list[Fact]:
         """Return what was known and held on a day."""
         return [fact for fact in _settled([f for f in self.facts if (f.day or 0) <= day]) if fact.holds]
@@ -90,9 +113,24 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
     """Read the facts of an index."""
     aliases = _aliases(conn)
     retained, told = _retained(conn, aliases)
+    rows = list(_plain_lines(conn, aliases))
+    people = people_in((row.said.text for row in rows), (name for row in rows for name in (row.speaker, *row.linked)))
+    written = [
+        Said(
+            fact.day or 0,
+            fact.text,
+            fact.claims,
+            fact.entities[0].replace("-", " ") if fact.entities else "",
+            opinion=fact.kind == "opinion",
+            retained=True,
+        )
+        for fact in retained
+    ]
+    claimed = [_about(found, aliases) for found in read_together([*written, *(row.said for row in rows)], people)]
+    retained = [replace(fact, claims=found) for fact, found in zip(retained, claimed, strict=False)]
     said = {(fact.path, fact.line) for fact in retained} | {(path, line) for path, line, _, _ in told}
     texts = {(fact.text, fact.day) for fact in retained}
-    plainly = list(_inferred(conn, aliases))
+    plainly = list(_inferred(conn, zip(rows, claimed[len(retained) :], strict=True), people, aliases))
     found = [
         fact
         for fact in plainly
@@ -203,90 +241,121 @@ def _retained(conn: sqlite3.Connection, aliases: dict[str, str]) -> tuple[list[F
                 entities=linked,
                 agent=kind == "observation",
                 origin=() if origin == "owner" else tuple(origin.split(", ")),
-                claims=_about(claims(text, [name.replace("-", " ") for name in linked]), aliases),
+                claims=claims(text, [name.replace("-", " ") for name in linked]),
             )
         )
     return facts, told
 
 
-def _inferred(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[Fact]:
+class _Row(Struct):
+    """A plain line of a note or a message."""
+
+    file: int
+    path: str
+    line: int
+    day: int | None
+    first: int | None
+    last: int | None
+    speaker: str
+    flags: int
+    linked: list[str]
+    said: Said
+
+
+def _plain_lines(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[_Row]:
+    rows = conn.execute(
+        "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.flags, l.entities, l.text FROM lines l JOIN files f ON f.id = l.file"
+        " WHERE l.kind IN ('note', 'turn') AND l.size BETWEEN 2 AND ? AND l.flags & ? = 0 AND f.path NOT LIKE 'bank/%'"
+        " ORDER BY f.path, l.line",
+        (LONG, CODE),
+    )
+    for file, path, line, day, first, last, named, flags, entities, text in rows:
+        name, _, verb = named.partition(" ")
+        speaker = "" if verb[:1].islower() else named  # "Anna called: she has moved" are nobody's words
+        label = plain(speaker)
+        who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
+        body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
+        body = _statement(struck(body) or body, spoken=bool(speaker))
+        if not body:
+            continue
+        linked = [*([name] if name != speaker else []), *filter(None, entities.split("\x1f"))]
+        own = plain(who) if _OWN.search(body) else ""
+        said = Said(day or 0, body, _about(claims(body, linked, who), aliases), own)
+        yield _Row(file, path, line, day, first, last, speaker, flags, linked, said)
+
+
+def _statement(body: str, *, spoken: bool) -> str:
+    """Return the part of a line that states something: of a message that asks as well, or goes on at length, as much as makes one fact.
+
+    It begins with the first sentence that somebody says of themselves and that is more than a greeting, and ends before a question.
+    """
+    if "?" not in body[-80:] and "？" not in body[-80:] and len(body) <= KEPT_TEXT:
+        return body
+    kept = ""
+    for match in _SENTENCE.finditer(body):
+        part = match[0].strip()
+        if part.endswith(("?", "？")) or len(kept) + len(part) >= KEPT_TEXT:
+            if kept:
+                break
+            continue
+        if kept or not spoken or (_OWN.search(part) and len(content_words(part)) >= SAYS):
+            kept = body[body.index(kept or part) : match.end()].strip()
+    return kept
+
+
+def _inferred(
+    conn: sqlite3.Connection,
+    rows: Iterable[tuple[_Row, tuple[Claim, ...]]],
+    people: frozenset[str],
+    aliases: dict[str, str],
+) -> Iterable[Fact]:
     """Yield what plain lines and messages claim about somebody with a name; the line itself is the fact."""
     origins: dict[tuple[int, int], list[str]] = {}
     for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
         origins.setdefault((file, line), []).append(source)
-    rows = conn.execute(
-        "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.entities, l.text, l.flags FROM lines l JOIN files f ON f.id = l.file"
-        " WHERE l.kind IN ('note', 'turn') AND l.size BETWEEN 2 AND 60 AND l.flags & ? = 0 AND f.path NOT LIKE 'bank/%'"
-        " ORDER BY f.path, l.line",
-        (CODE | QUESTION,),
-    )
-    read = [(*row, *_said(row[6], row[7], row[8], aliases)) for row in rows]
-    people = people_in((row[10] for row in read), (name for row in read for name in (row[6], *row[11])))
-    for file, path, line, day, first, last, speaker, _, _, flags, body, linked, known in read:
-        found = _about(_liked(body, people, known), aliases)
+    for row, found in rows:
+        body = row.said.text
         subjects = tuple(dict.fromkeys(slug(claim.subject) for claim in found if slug(claim.subject)))
-        subjects = subjects or _stated(body, speaker, people, aliases, own=bool(flags & FIRST))
-        agent = plain(speaker) == "assistant"
-        if not subjects or (agent and not linked):
+        subjects = subjects or _stated(body, row.speaker, people, aliases)
+        agent = plain(row.speaker) == "assistant"
+        if not subjects or (agent and not row.linked):
             continue
-        thought = any(claim.predicate == "prefer" for claim in found) or (not found and is_opinion(body))
-        kind = "opinion" if thought else "world"
+        thought = {claim.predicate for claim in found} or {"prefer" if is_opinion(body) else ""}
+        thought |= {"prefer"} if thought == {"use"} and is_opinion(body) else set()
+        kind = "opinion" if "prefer" in thought else "world"
         yield Fact(
-            path=path,
-            line=line,
-            end_line=line,
-            day=day,
-            first=first,
-            last=last,
+            path=row.path,
+            line=row.line,
+            end_line=row.line,
+            day=row.day,
+            first=row.first,
+            last=row.last,
             kind=kind,
             id=fact_id(kind, subjects, body[:KEPT_TEXT]),
             text=body[:KEPT_TEXT],
             entities=subjects,
-            origin=tuple(origins.get((file, line), ())),
+            origin=tuple(origins.get((row.file, row.line), ())),
             inferred=True,
-            retracted=bool(flags & STRUCK),
+            retracted=bool(row.flags & STRUCK),
             agent=agent,
             claims=found,
         )
 
 
-def _said(speaker: str, entities: str, text: str, aliases: dict[str, str]) -> tuple[str, list[str], tuple[Claim, ...]]:
-    """Return what a line says without its speaker, whom it links, and what it claims by its form."""
-    label = plain(speaker)
-    who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
-    body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
-    body = struck(body) or body
-    linked = [name for name in entities.split("\x1f") if name]
-    return body, linked, _about(claims(body, linked, who), aliases)
-
-
-def _stated(body: str, speaker: str, people: frozenset[str], aliases: dict[str, str], *, own: bool) -> tuple[str, ...]:
-    """Return whom a line without a known form is about: who speaks of themselves at some length, or whose name begins it.
+def _stated(body: str, speaker: str, people: frozenset[str], aliases: dict[str, str]) -> tuple[str, ...]:
+    """Return whom a line without a known form is about: who speaks of themselves, or whose name begins it.
 
     In chats with the agent people ask for things in the first person: only what `claims` reads counts there.
     """
-    if plain(speaker) in LABELS:
+    if plain(speaker) in LABELS or len(content_words(body)) < SAYS:
         return ()
     if speaker:
-        about = speaker if own and len(content_words(body)) >= SAYS else ""
+        about = speaker if _OWN.search(body) else ""
     else:
-        begins = _BEGINS.match(body)
-        about = begins[1] if begins and plain(begins[1]) in people and len(content_words(body)) >= 3 else ""
+        found = (plain(match[1]) for pattern in _ABOUT if (match := pattern.match(body)))
+        about = next((name for name in found if name in people), "")
     name = slug(about)
     return (aliases.get(name, name),) if name else ()
-
-
-def _liked(body: str, people: frozenset[str], known: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Return the claims of a line with what its words say of liking: where its form says nothing, or it names two things of a kind."""
-    known = tuple(
-        claim for claim in known if not categories_of(claim.subject)
-    )  # "tea pleases Anna" is nothing about tea
-    told = [claim for part in sentences(body) if (claim := liking(part, people)) is not None]
-    if not told and not any(claim.predicate in {"prefer", "use"} for claim in known):
-        return (*known, *(claim for part in sentences(body) if (claim := unread(part, people)) is not None))
-    if not told or (known and not any(claim.rivals for claim in told)):
-        return known
-    return (*(claim for claim in known if claim.predicate not in {"prefer", "use", "is"}), *told)
 
 
 def _about(found: Iterable[Claim], aliases: dict[str, str]) -> tuple[Claim, ...]:

@@ -25,7 +25,13 @@ _KIND = late(r"^(?P<kind>[WBOS])(?:\((?P<attrs>[^()]*)\))?(?=[\s:@]|$)\s*")
 _ENTITY = late(r"^@(?:\{(?P<free>[^{}]{1,80})\}|(?P<slug>[^\W\d_](?:[\w.-]*\w)?))\s*")
 _INLINE = late(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?![\w/@]))")
 _CODE_SPAN = late(r"(`+)(?:.+?)\1")
-_OPINION = late(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
+_OPINION = late(
+    r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?|enjoys?|adores?|believes?|finds? (?!out)|considers?|rather|favou?rites?|"
+    r"can(?:['’]t|not) (?:stand|bear)|fond of|(?:a|no|big) fan|tired of|sick of|fed up|(?:not|n['’]t) for (?:me|him|her|them)|"
+    r"mag|mögen?|bevorzug\w*|liebt?|hasst?|hasse|lieber|liebsten|lieblings\w*|finde[tn]?|gefällt|gefallen|ausstehen|leiden kann|hält \w+ für|glaubt?|meint|"
+    r"gerne?|satt|prefier\w+|gustan?|encantan?|odi[oa]|ador[oa]|detest[oa]|quiero|quiere|cre[eo] que|piens[oa] que|opina|parece|soport[oa]|favorit[oa]s?|hart[oa] de)\b",
+    re.IGNORECASE,
+)
 _FIRST_PERSON = late(r"^(?:i|we|my|our)\b", re.IGNORECASE)
 _STRUCK = late(r"^(?P<head>(?:[WBOS](?:\([^()]*\))?\s*)?(?:@(?:\{[^{}]*\}|[^\s:~]+)\s*)*:?\s*)~~(?P<said>\S.*?)~~$")
 _PRONOUN = late(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)

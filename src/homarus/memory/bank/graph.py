@@ -56,7 +56,7 @@ def _totals(known: Knowledge, opinions: Sequence[Opinion]) -> str:
     days = [fact.day for fact in known.facts if fact.day]
     span = f", {_day(min(days))} to {_day(max(days))}" if days else ""
     active = sum(opinion.status == "active" for opinion in opinions)
-    return f"{len(known.facts)} facts{span}; {len(known.names)} names; {active} opinions that hold"
+    return f"{len(known.facts)} facts{span}; {len(known.spoken_of)} names; {active} opinions that hold"
 
 
 def _entity(shown: str, name: str, facts: Sequence[Fact], opinions: Sequence[Opinion]) -> str:
@@ -120,7 +120,9 @@ def _drawing(known: Knowledge, names: Sequence[str], counted: Counter[str]) -> s
         f"{escape(known.names.get(name, name)[:30])}</text></a>"
         for name in names
     )
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="who and what is named together">{lines}{dots}</svg>'
+    top = max(0, min(y for _, y in spots.values()) - EDGE)  # few names leave no empty sheet
+    tall = min(HEIGHT, max(y for _, y in spots.values()) + EDGE) - top
+    return f'<svg viewBox="0 {top:.0f} {WIDTH} {tall:.0f}" role="img" aria-label="who and what is named together">{lines}{dots}</svg>'
 
 
 def places(names: Sequence[str], ties: Counter[tuple[str, str]]) -> dict[str, tuple[float, float]]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.memory.bank.categories import asked_for, categories_of
@@ -32,6 +35,12 @@ gerne vorliebe fan begeistert bleibt immer stets entscheidet schatzt verfallen s
 geht prefiere gusta gustan encanta encantan favorito favorita favoritos preferido preferida elige escoge pide quiere adora apasiona
 bebe come toma siempre mejor queda opta debilidad fascina pirra chifla tira eleccion suyo""")
 )
+# Of oneself one speaks at length and of many things: there only a short sentence with one of these counts.
+_OWN = frozenset(
+    _words("""like love prefer favourite favorite adore enjoy fond fan mag liebe lieber liebsten bevorzuge favorit gern gerne prefiero
+gusta gustan encanta encantan favorito favorita adoro""")
+)
+_SHORT = 10
 # A clause with one of these speaks of what is over.
 _OVER = frozenset(
     _words("""not no never stopped quit gave left dropped tired done behind used once formerly goodbye enough hates hate off history nicht
@@ -51,23 +60,50 @@ _CHANGE = frozenset(
     _words("""now instead currently today nowadays switched changed longer jetzt nun inzwischen mittlerweile neuerdings seitdem stattdessen mehr
 umgestiegen ahora hoy actualmente cambio ya""")
 )
-# Beside one of these "hat" is a verb, and nothing to wear.
-_GERMAN = frozenset(_words("ein eine einen der die das den fur von und ist sich nicht kein genug jetzt"))
 LONGEST = 30  # words of a sentence that is read
 
 
-def liking(sentence: str, people: Collection[str]) -> Claim | None:
-    """Return whose liking for what a sentence states, by the folded names of people; None where that is not clear."""
-    said, clauses = words(sentence), _clauses(sentence)
-    if not 2 < len(said) <= LONGEST or "?" in sentence:
+NONE: frozenset[str] = frozenset()
+
+
+class Known(Struct):
+    """Whom and what the notes at hand speak of: the folded names of people, and things of kinds that no table of ours has, by their stems."""
+
+    people: frozenset[str]
+    things: Mapping[str, frozenset[str]] = {}
+    _kinds: dict[str, frozenset[str]] = {}
+
+    def kinds(self, word: str) -> frozenset[str]:
+        """Return of which kinds of thing a word is."""
+        found = self._kinds.get(word)
+        if found is None:
+            found = categories_of(word) or self.things.get(stem(word), NONE)
+            found = self._kinds[word] = NONE if word in self.people else found
+        return found
+
+
+@lru_cache(maxsize=20_000)
+def said_in(sentence: str) -> tuple[str, ...]:
+    """Return the words of a sentence; notes are read again and again."""
+    return tuple(words(sentence))
+
+
+def liking(sentence: str, known: Known, about: str = "", *, opinion: bool = False) -> Claim | None:
+    """Return whose liking for what a sentence states, by the folded names of people; None where that is not clear.
+
+    `about` is whom it means where it names nobody; an `opinion` somebody wrote down as such needs no word of liking.
+    """
+    said = said_in(sentence)
+    if about and not opinion and (len(said) > _SHORT or not _OWN & set(said)):
+        about = ""
+    if not (1 if opinion else 2) < len(said) <= LONGEST or "?" in sentence:
         return None
-    told = [
-        [word for word in clause if word not in people and not (word == "hat" and _GERMAN & set(said))]
-        for clause in clauses
-    ]
-    fond = [at for at, clause in enumerate(told) if any(map(_is_liking, clause))]
-    subject = _subject(said, people)
-    kinds = _kinds(told, fond) if subject and fond else frozenset()
+    subject = subject_of(sentence, known.people, about)
+    if not subject or not any(map(known.kinds, said)):
+        return None
+    told = [[(word, known.kinds(word)) for word in clause if word not in known.people] for clause in _clauses(sentence)]
+    fond = [at for at, clause in enumerate(told) if opinion or any(_is_liking(word) for word, _ in clause)]
+    kinds = _kinds(told, fond) if fond else NONE
     if not kinds:
         return None
     new: list[str] = []
@@ -81,18 +117,18 @@ def liking(sentence: str, people: Collection[str]) -> Claim | None:
     return Claim(subject, "prefer", kinds, rivals, against=True, strong=strong) if rivals and not new else None
 
 
-def unread(sentence: str, people: Collection[str]) -> Claim | None:
+def unread(sentence: str, known: Known, about: str = "") -> Claim | None:
     """Return of whom and of what kind of thing a sentence speaks that may tell of a change, in words that say nothing to us.
 
     It names somebody and two things of one kind, or one thing and a word of change. What was held before is in doubt then.
     """
-    said = words(sentence)
-    subject = _subject(said, people)
+    said = said_in(sentence)
+    subject = subject_of(sentence, known.people, about)
     if not subject or not 2 < len(said) <= LONGEST or "?" in sentence:
         return None
     things: dict[str, set[str]] = {}
     for word in said:
-        for kind in () if word in people or (word == "hat" and _GERMAN & set(said)) else categories_of(word):
+        for kind in known.kinds(word):
             things.setdefault(kind, set()).add(stem(word))
     most = max(map(len, things.values()), default=0)
     kinds = frozenset(kind for kind, found in things.items() if len(found) == most)
@@ -101,21 +137,24 @@ def unread(sentence: str, people: Collection[str]) -> Claim | None:
     return Claim(subject, UNREAD, kinds, frozenset().union(*(things[kind] for kind in kinds)))
 
 
-def _subject(said: list[str], people: Collection[str]) -> str:
+def subject_of(sentence: str, people: Collection[str], otherwise: str = "") -> str:
     """Return whom a sentence is about: the one it names, also with an `s` behind the name; nobody where it names two."""
     found = {
         word if word in people else word[:-1]
-        for word in said
+        for word in said_in(sentence)
         if word in people or (word.endswith("s") and word[:-1] in people)
     }
-    return found.pop() if len(found) == 1 else ""
+    return otherwise if not found else found.pop() if len(found) == 1 else ""
 
 
 def _is_liking(word: str) -> bool:
     return word in _LIKING or word.startswith("liebling")
 
 
-def _kinds(clauses: list[list[str]], fond: list[int]) -> frozenset[str]:
+Clause = list[tuple[str, frozenset[str]]]  # words, each with the kinds of thing it is of
+
+
+def _kinds(clauses: list[Clause], fond: list[int]) -> frozenset[str]:
     """Return the kinds of thing that the clauses of liking are about: the one that is named, else of which most things are there.
 
     Of equals the one that is spoken of closest by: in "if Otto may choose, then tea, as all at the table knew" no table.
@@ -123,15 +162,16 @@ def _kinds(clauses: list[list[str]], fond: list[int]) -> frozenset[str]:
     held: Counter[str] = Counter()
     apart: dict[str, int] = {}
     for at, clause in enumerate(clauses):
-        for kind in (kind for word in clause for kind in categories_of(word)):
+        for kind in (kind for _, kinds in clause for kind in kinds):
             held[kind] += 1
             apart[kind] = min([apart.get(kind, len(clauses)), *(abs(at - one) for one in fond)])
-    near = Counter(kind for at in fond for word in clauses[at] for kind in categories_of(word))
-    named = {asked_for(word.removeprefix("lieblings")) for clause in clauses for word in clause}
+    near = Counter(kind for at in fond for _, kinds in clauses[at] for kind in kinds)
+    named = {asked_for(word.removeprefix("lieblings")) for clause in clauses for word, _ in clause}
     worth = {kind: (kind in named, near[kind], held[kind], -apart[kind]) for kind in held}
     return frozenset(kind for kind in worth if worth[kind] == max(worth.values()))
 
 
+@lru_cache(maxsize=5_000)
 def _clauses(sentence: str) -> list[list[str]]:
     out: list[list[str]] = [[]]
     for part in re.split(r"[,;:–]", sentence):
@@ -144,23 +184,24 @@ def _clauses(sentence: str) -> list[list[str]]:
     return out
 
 
-def _sort(clause: list[str], kinds: frozenset[str], new: list[str], old: list[str]) -> None:
+def _sort(clause: Clause, kinds: frozenset[str], new: list[str], old: list[str]) -> None:
     """Add the things of these kinds in a clause to those that are liked, or to those that were."""
-    places = [at for at, word in enumerate(clause) if kinds & categories_of(word)]
+    said = [word for word, _ in clause]
+    places = [at for at, (_, found) in enumerate(clause) if kinds & found]
     if len(places) == 1:
-        over = _OVER & set(clause) or _WITHOUT & set(clause[: places[0]])
-        (old if over else new).append(clause[places[0]])
+        over = _OVER & set(said) or _WITHOUT & set(said[: places[0]])
+        (old if over else new).append(said[places[0]])
     elif len(places) == 2:
         first, second = places
-        between = set(clause[first + 1 : second])
+        between = set(said[first + 1 : second])
         if between & _RATHER:
-            new.append(clause[first])
-            old.append(clause[second])
-        elif (between & _TO and _FROM & set(clause[:first])) or _INSTEAD & set(clause[:first]):
-            old.append(clause[first])
-            new.append(clause[second])
+            new.append(said[first])
+            old.append(said[second])
+        elif (between & _TO and _FROM & set(said[:first])) or _INSTEAD & set(said[:first]):
+            old.append(said[first])
+            new.append(said[second])
         else:
-            new += [clause[first], clause[second]]  # both, or nobody knows which
+            new += [said[first], said[second]]  # both, or nobody knows which
 
 
 _WORDS = late(r"[^\W\d_][^\W_]+")

@@ -100,6 +100,9 @@ def _reflect(day: int, facts: list[Fact], opinions: list[Opinion], unclear: list
                 or (opinion.fact.id == fact.id and opinion.first == day)
             ):
                 continue
+            if fact.kind == "opinion" and _merges(fact, opinion):
+                opinion.status = "superseded"
+                continue
             speaks = _polarity(opinion.fact, fact)
             if speaks is None:
                 continue
@@ -125,12 +128,25 @@ def _reflect(day: int, facts: list[Fact], opinions: list[Opinion], unclear: list
 
 
 def _new(fact: Fact, day: int, opinions: list[Opinion]) -> Opinion:
+    merged = [opinion for opinion in opinions if _merges(fact, opinion)]
+    if merged:  # one sentence for what several said: their evidence is its evidence
+        supports = {f.citation: f for o in merged for f in o.supports}
+        against = [f for o in merged for f in o.contradicts]
+        sure, first = max(o.confidence for o in merged), min(o.first for o in merged)
+        return Opinion(
+            fact, fact.entities[0], sure, first, day, supports=[*supports.values(), fact], contradicts=against
+        )
     given = fact.confidence
     start = given if given is not None else INDIRECT if fact.inferred else INFERRED if fact.agent else SAID
     replaces = fact.supersedes or any(claim.strong for claim in fact.claims)
     if replaces and any(o.status == "superseded" and o.subject in fact.entities and o.last == day for o in opinions):
         start = max(CERTAIN, start)
     return Opinion(fact, fact.entities[0], _within(start), day, day, supports=[fact])
+
+
+def _merges(fact: Fact, opinion: Opinion) -> bool:
+    """Say whether a fact puts this opinion and others into one sentence."""
+    return "+" in fact.supersedes and f"^{opinion.fact.id}" in fact.supersedes.split("+")
 
 
 def _weigh(opinion: Opinion, fact: Fact, speaks: int, day: int, *, first: bool) -> None:

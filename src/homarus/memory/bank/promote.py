@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from homarus.core.errors import ToolError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 CORE, HEADING, MAX_CORE = "MEMORY.md", "## Learned", 10_000
+_TAKEN = re.compile(r"<!-- \^([^\s>]+) -->\s*$")
 _PROPOSED = re.compile(r"^- \[[ xX]\] `(?P<id>[^`]+)` (?P<text>.*)$", re.MULTILINE)
 
 
@@ -43,6 +45,18 @@ def proposals(memory: Memory) -> list[str]:
     taken = read_page(memory.workspace, CORE)
     rows = _PROPOSED.finditer(read_page(memory.workspace, "bank/_proposals.md"))
     return [f"{row['id']}  {row['text']}" for row in rows if f"^{row['id']}" not in taken]
+
+
+def outdated(core: str, facts: Iterable[Fact]) -> list[str]:
+    """Return the lines of MEMORY.md that were taken over from facts which hold no more: every prompt carries them, and only people change them."""
+    gone = {fact.id: fact for fact in facts if not fact.holds}
+    out = []
+    for number, line in enumerate(core.splitlines(), 1):
+        fact = gone.get(match[1]) if (match := _TAKEN.search(line)) else None
+        if fact is not None:
+            why = f"replaced by {fact.replaced_by}" if fact.replaced_by else "taken back"
+            out.append(f"{CORE}#L{number} was {why}: {fact.text}")
+    return out
 
 
 def promote(memory: Memory, identity: str) -> str:

@@ -29,6 +29,7 @@ from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.journal import record
 from homarus.memory.bank.opinions import Opinion, evolve
 from homarus.memory.bank.pages import change, edited_lines, head, is_ours, read_page, refresh, with_front
+from homarus.memory.bank.promote import CORE, outdated
 from homarus.storage.atomic import remove
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Report(Struct):
     diff: str = ""
     run: str = ""
     unclear: list[str] = field(default_factory=list)  # facts that may speak for or against an opinion
+    outdated: list[str] = field(default_factory=list)  # lines of MEMORY.md that hold no more
     assisted: Assisted = field(default_factory=Assisted)  # what a model proposed, where one was asked
 
     @property
@@ -94,7 +96,8 @@ def reflect(
         known.facts = [*(fact for line, fact in by_hand if line not in ours), *known.facts]
     opinions, unclear = evolve(known.facts)
     listed = [f"{fact.citation}: {fact.text}" for fact in unclear]
-    report = Report([], len(known.facts), unclear=listed, assisted=assisted)
+    stale = outdated(read_page(memory.workspace, CORE), known.facts)
+    report = Report([], len(known.facts), unclear=listed, outdated=stale, assisted=assisted)
     before: dict[str, str] = {}
     for draft in _drafts(known, opinions, pages, first):
         _apply(memory.workspace, draft, report, before, dry_run=dry_run)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, installing
 from homarus.memory.settings import SERVICES, MemorySettings
 
 
@@ -173,7 +173,7 @@ def _auto(settings: MemorySettings, means: Means) -> Choice:
 def build(name: str, settings: MemorySettings, means: Means) -> Embedder:
     """Make one embedder; EmbedError says why it cannot be."""
     if not find_spec("numpy"):
-        raise EmbedError("numpy is not installed", cure="pip install 'homarus[memory]'")
+        raise EmbedError("numpy is not installed", cure=installing("homarus[memory]"))
     models, given = means.folder(settings), settings.local.model_path
     if name in {"wordllama", "minilm", "local"}:
         from homarus.memory.embed import local

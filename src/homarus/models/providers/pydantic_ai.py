@@ -12,7 +12,7 @@ from typing import Any
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure
+from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, installing
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import (  # fmt: skip
     Assistant,
@@ -118,7 +118,7 @@ class LibraryProvider:
 
         where = self._where
         if isinstance(problem, ConfigError | ImportError):
-            cure = getattr(problem, "cure", "") or "pip install 'homarus[providers]'"
+            cure = getattr(problem, "cure", "") or installing("homarus[providers]")
             return ModelError(ModelFailure.MODEL_NOT_FOUND, f"{where}: {problem}", cure=cure)
         if isinstance(problem, BrokenArguments):
             return ModelError(ModelFailure.UNKNOWN, f"{where}: broken tool arguments: {problem}")
@@ -153,7 +153,7 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
         from pydantic_ai.providers import infer_provider, infer_provider_class
     except ImportError as problem:
         raise ConfigError(
-            f"provider '{endpoint.provider}' needs the 'providers' extra", cure="pip install 'homarus[providers]'"
+            f"provider '{endpoint.provider}' needs the 'providers' extra", cure=installing("homarus[providers]")
         ) from problem
     name = _NAMES.get(endpoint.api, endpoint.provider)
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
-from homarus.plugins.mcp.settings import ServerSettings
+from homarus.plugins.mcp.settings import ServerSettings, ToolFilter
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.tools.tool import RunTool, Tool
 from homarus.tools.untrusted import harmless
@@ -77,6 +77,8 @@ class Listing(Struct, frozen=True, omit_defaults=True):
 def settings_key(settings: ServerSettings) -> str:
     """Return what tells a server from another one under the same name; keys are no part of it."""
     facts = (settings.command, settings.args, settings.cwd, settings.url, settings.kind, settings.sandbox)
+    if settings.tool_filter != ToolFilter():  # what it took away was not kept, so another filter asks anew
+        facts += (settings.tool_filter,)  # type: ignore[assignment]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
 
 

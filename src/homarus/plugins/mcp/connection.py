@@ -45,6 +45,10 @@ class Connection:
     def running(self) -> bool:
         return self._owner is not None and not self._owner.done()
 
+    @property
+    def busy(self) -> bool:
+        return self._busy > 0
+
     async def use(self, work: Callable[[Client], Awaitable[T]], seconds: float) -> T:
         """Let a client of the server work, and start the server for it if need be. Raises `ToolError` for its failures."""
         self._busy += 1

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from homarus.config.paths import expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError, HomarusError, ToolError
+from homarus.core.errors import ConfigError, HomarusError, ToolError, installing
 from homarus.core.messages import Image, Part, Text
 from homarus.core.text import single_line
 from homarus.plugins.mcp.catalog import Catalog, Listing, Offer, ask, tools_of
@@ -27,7 +27,7 @@ from homarus.plugins.mcp.transport import Place, passed_on
 from homarus.sandbox.resolve import account_home, clean_environment
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 from homarus.tools.result import conceal
-from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput
+from homarus.tools.tool import Tool, ToolContext, ToolOutput
 from homarus.tools.untrusted import wrapped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 FIRST_SECONDS = 20.0  # how long a turn waits for servers that were never asked before; slower ones join a later turn
 MAX_TEXT = 1_000_000
 MAX_IMAGE = 7_000_000  # characters of base64, about 5 MB
-INSTALL = "install it with: pip install 'homarus[mcp]'"
+INSTALL = f"install it with: {installing('homarus[mcp]')}"
 
 
 class McpServers:
@@ -49,15 +49,17 @@ class McpServers:
         env: Mapping[str, str],
         *,
         clock: Clock,
-        workspace: Path,
+        workspace: Callable[[], Path],
         before: Callable[[], object] = lambda: None,
     ) -> None:
         self._config, self._env, self._clock = config, env, clock
         self._workspace = workspace
         self._before = before
         self.catalog = Catalog(catalog_folder(config))
-        self._open: dict[tuple[str, str], tuple[Connection, str]] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        # By name, the agent in whose sandbox it runs, and the settings that it was started with.
+        self._open: dict[tuple[str, str, str], Connection] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._made: tuple[object, tuple[Tool, ...]] = (None, ())
         self._told = False
         # How a person who is here signs in to a server, by its name.
@@ -69,23 +71,35 @@ class McpServers:
 
     async def tools(self) -> Sequence[Tool]:
         """Return what all servers offer. One that was never asked is asked now; the others are not even started."""
+        self._close_changed()
         known, unknown = listed(self._config, self.catalog)
         if unknown and find_spec("mcp") is None:
             if not self._told:
                 _log.warning("mcp: servers are configured, but the package 'mcp' is missing; %s", INSTALL)
             self._told = True
             return ()
-        for name in unknown:
-            if name not in self._asking:
-                self._asking[name] = asyncio.create_task(self._ask(name, unknown[name]), name=f"ask mcp {name}")
-        waiting = [self._asking[name] for name in unknown if not self._asking[name].done()]
+        asked = [(name, _mark(settings)) for name, settings in unknown.items()]
+        for key in asked:
+            if key not in self._asking:  # one that cannot be asked is asked again when its settings changed
+                self._asking[key] = asyncio.create_task(self._ask(key[0]), name=f"ask mcp {key[0]}")
+        waiting = [self._asking[key] for key in asked if not self._asking[key].done()]
         if waiting:
             await asyncio.wait(waiting, timeout=FIRST_SECONDS)
             known, _ = listed(self._config, self.catalog)
-        alone = frozenset(name for name in known if not self.settings.servers[name].supports_parallel_tool_calls)
-        if self._made[0] != (known, alone):
-            self._made = ((known, alone), tools_of(known, self._runner, alone))
+        servers = {name: self.settings.servers[name] for name in known}
+        if self._made[0] != (known, servers):
+            alone = frozenset(name for name in known if not servers[name].supports_parallel_tool_calls)
+            tools = tools_of(known, lambda name, offer: partial(self._run, name, servers[name], offer), alone)
+            self._made = ((known, servers), tools)
         return self._made[1]
+
+    def _close_changed(self) -> None:
+        """End servers that are configured differently now, or not at all. One that works for a turn may come to its end."""
+        now = {(name, _mark(settings)) for name, settings in self.settings.servers.items()} if self._open else set()
+        for key in [key for key, made in self._open.items() if (key[0], key[2]) not in now and not made.busy]:
+            task = asyncio.create_task(self._open.pop(key).aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def ask(self, name: str) -> Listing:
         """Ask a server what it offers, and keep that. Raises `HomarusError` when it cannot be asked."""
@@ -96,7 +110,7 @@ class McpServers:
         offers = await connection.use(partial(ask, settings=settings), seconds)
         return self.catalog.keep(name, settings, offers)
 
-    async def _ask(self, name: str, settings: ServerSettings) -> None:
+    async def _ask(self, name: str) -> None:
         try:
             await self.ask(name)
         except HomarusError as problem:
@@ -106,18 +120,16 @@ class McpServers:
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
-        await asyncio.gather(*(connection.aclose() for connection, _ in self._open.values()))
+        await asyncio.gather(*(connection.aclose() for connection in self._open.values()), *self._closing)
         self._open.clear()
 
     # One call.
 
-    def _runner(self, server: str, offer: Offer) -> RunTool:
-        return partial(self._run, server, offer)
-
-    async def _run(self, server: str, offer: Offer, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+    async def _run(
+        self, server: str, settings: ServerSettings, offer: Offer, context: ToolContext, arguments: dict[str, Any]
+    ) -> ToolOutput:
         if find_spec("mcp") is None:
             raise ToolError("this server cannot be spoken to: the package 'mcp' is missing", cure=INSTALL)
-        settings = server_named(self._config, server)
         connection = self._connection(server, settings, context)
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
@@ -147,17 +159,13 @@ class McpServers:
     def _connection(self, name: str, settings: ServerSettings, context: ToolContext | None) -> Connection:
         """Return the connection to a server; each agent has its own to one that runs in its sandbox."""
         of = context.agent_id if context is not None and settings.sandbox else ""
-        now = msgspec.json.encode(settings).decode()
-        found = self._open.get((name, of))
-        if found is not None and found[1] == now:
-            return found[0]
-        if found is not None:
-            asyncio.get_running_loop().create_task(found[0].aclose())
-        idle = self.settings.session_idle_ttl_ms / 1000
-        sandbox = context.sandbox if context is not None else None
-        made = Connection(partial(self._place, name, settings, sandbox), name, idle=idle, clock=self._clock)
-        self._open[name, of] = (made, now)
-        return made
+        key = (name, of, _mark(settings))
+        if key not in self._open:
+            idle = self.settings.session_idle_ttl_ms / 1000
+            sandbox = context.sandbox if context is not None else None
+            place = partial(self._place, name, settings, sandbox)
+            self._open[key] = Connection(place, name, idle=idle, clock=self._clock)
+        return self._open[key]
 
     async def _place(self, name: str, settings: ServerSettings, sandbox: SandboxSpec | None) -> Place:
         self._before()
@@ -180,7 +188,7 @@ class McpServers:
         return Place(name, settings, env, headers, spec, cwd, auth)
 
     def _folder(self, name: str, settings: ServerSettings) -> str:
-        wanted = expand(settings.cwd, self._config.paths.home) if settings.cwd else self._workspace
+        wanted = expand(settings.cwd, self._config.paths.home) if settings.cwd else self._workspace()
         if wanted.is_dir() or not settings.command:
             return str(wanted)
         if settings.cwd:
@@ -198,10 +206,15 @@ class McpServers:
             raise ConfigError(f"mcp.servers.{name}.{key}: {problem.message}", cure=problem.cure) from None
 
 
+def _mark(settings: ServerSettings) -> str:
+    """Return what tells these settings from any others."""
+    return msgspec.json.encode(settings).decode()
+
+
 def require(extra: str, module: str = "") -> None:
     """Say which extra to install where what it brings is missing."""
     if find_spec(module or extra) is None:
-        raise ConfigError(f"the package '{module or extra}' is missing", cure=f"pip install 'homarus[{extra}]'")
+        raise ConfigError(f"the package '{module or extra}' is missing", cure=installing(f"homarus[{extra}]"))
 
 
 def catalog_folder(config: Config) -> Path:

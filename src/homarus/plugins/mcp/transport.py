@@ -83,7 +83,8 @@ async def _program(place: Place, state: ServerState) -> AsyncIterator[TransportS
         (settings.command, *settings.args),
         place.cwd,
         place.env,
-        f"mcp-{place.name}",
+        # Its own, so that ending it never ends the server that takes its place.
+        f"mcp-{place.name}-{os.urandom(4).hex()}",
         stdin=True,
         stderr=theirs,
     )

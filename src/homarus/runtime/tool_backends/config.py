@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from homarus.config.view import Config
-from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
+from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError, installing
 from homarus.core.messages import Trust
 from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
@@ -43,7 +43,7 @@ class ConfigBackend:
                 case "update.run":
                     raise ToolError(
                         "homarus is updated by the package manager that installed it",
-                        cure="tell the owner to run it, for example: uv tool upgrade homarus, or pip install -U homarus",
+                        cure=f"tell the owner to run it: {installing('-U homarus')}",
                     )
                 case _:
                     raise ToolError(

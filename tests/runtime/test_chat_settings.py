@@ -1,0 +1,36 @@
+"""What an account says of its manner of speaking lies over what its channel says, key by key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.runtime.chat_settings import chat_settings
+
+
+@pytest.mark.parametrize(
+    ("channel", "account", "mode", "blocks", "chunk_mode"),
+    [
+        ({"mode": "partial", "block": {"enabled": True}}, {"mode": "off"}, "off", True, None),
+        ({"mode": "partial", "chunkMode": "newline"}, {"block": {"enabled": False}}, "partial", False, "newline"),
+        ({"mode": "partial"}, None, "partial", None, None),
+        (None, {"mode": "block"}, "block", None, None),
+        ("partial", "off", "off", None, None),
+        ({"mode": "partial", "block": {"enabled": True}}, False, "off", True, None),
+    ],
+)
+def test_an_account_streams_as_its_channel_but_for_what_it_says_itself(
+    tmp_path: Path, channel: Any, account: Any, mode: str, blocks: bool | None, chunk_mode: str | None
+) -> None:
+    document = {"channels": {"telegram": {"streaming": channel, "accounts": {"Work": {"streaming": account}}}}}
+    (tmp_path / ".openclaw").mkdir()
+    (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(document))
+    env = {"HOME": str(tmp_path)}
+    streaming = chat_settings(load_config(resolve_paths(env), env), "telegram", "work").streaming
+    assert (streaming.mode, streaming.block.enabled) == (mode, blocks)
+    assert (streaming.chunk_mode or None) == chunk_mode
