@@ -93,6 +93,8 @@ def test_a_damaged_archive_is_noticed_and_not_restored(home: Path, tmp_path: Pat
         with pytest.raises(HomarusError):
             restore(broken, {STATE: tmp_path / "never"}, NOW)
     assert not (tmp_path / "never").exists()
+    with pytest.raises(HomarusError, match=r"nothere: No such file or directory \(check the name\)"):
+        restore(tmp_path / "nothere", {STATE: tmp_path / "never"}, NOW)
 
 
 @pytest.mark.parametrize(
