@@ -95,6 +95,8 @@ def test_a_damaged_archive_is_noticed_and_not_restored(home: Path, tmp_path: Pat
         with pytest.raises(HomarusError):
             restore(broken, {STATE: tmp_path / "never"}, NOW)
     assert not (tmp_path / "never").exists()
+    with pytest.raises(HomarusError, match=r"nothere: No such file or directory \(check the path\)"):
+        restore(tmp_path / "nothere", {STATE: tmp_path / "never"}, NOW)
 
 
 @pytest.mark.parametrize(
@@ -186,5 +188,5 @@ def test_an_archive_with_wrong_bits_is_named_and_nothing_is_put_back(home: Path,
             restore(target, {STATE: place}, NOW)
         assert refused.value.cure
         assert not place.exists()
-    with pytest.raises(HomarusError, match="there is no file"):
+    with pytest.raises(HomarusError, match="No such file"):
         verify(tmp_path / "nowhere.tar.gz")

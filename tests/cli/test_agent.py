@@ -95,6 +95,10 @@ def test_a_model_that_cannot_be_reached_is_exit_code_one(home: Path) -> None:
 def test_an_agent_that_is_not_there_is_said(home: Path) -> None:
     with pytest.raises(ConfigError, match="there is no agent 'nobody'"):
         run(home, "-m", "hi", "--agent", "nobody")
+    for session in ("agent:nobody:main", "agent:nobody:garden"):
+        with pytest.raises(ConfigError, match="there is no agent 'nobody'"):
+            run(home, "-m", "hi", "--session", session)
+    assert not (home / ".openclaw/agents/nobody").exists()
     assert run(home, "-m", "hi", "--agent", "Main").return_value == 0
 
 

@@ -60,6 +60,8 @@ def test_what_is_wrong_is_said_with_a_cure(own_home: Path, capsys: pytest.Captur
     assert "there are:" in output(capsys, "channels", "add", "telegraph", code=1)
     assert "needs host" in output(capsys, "channels", "add", "irc", "--json", code=2)
     assert "its keys:" in output(capsys, "channels", "add", "telegram", "--set", "nosuch=1", code=2)
+    assert "no botToken yet: homarus channels add telegram --set" in output(capsys, "channels", "add", "telegram")
+    output(capsys, "channels", "remove", "telegram", "--delete")
     assert "no gateway serves" in output(capsys, "channels", "status", code=1)
     assert "no account" in output(capsys, "channels", "remove", "irc", code=1)
     assert "--channel" in output(capsys, "message", "send", "-t", "42", "-m", "hi", code=2)

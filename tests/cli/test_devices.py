@@ -50,6 +50,7 @@ def test_a_device_is_let_in_named_and_forgotten(devices: Devices, capsys: pytest
 
 
 def test_of_several_one_is_named(devices: Devices, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no device waits" in output(capsys, "devices", "approve", code=1)
     first, second = devices.ask(wish()), devices.ask(wish("tablet"))
     assert "2 devices wait" in output(capsys, "devices", "approve", code=1)
     assert "rejected" in output(capsys, "devices", "reject", second.request_id)

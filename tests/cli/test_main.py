@@ -81,6 +81,14 @@ def test_every_command_has_help_that_loads(name: str, capsys: pytest.CaptureFixt
     assert "Usage: homarus" in capsys.readouterr().out
 
 
+def test_every_command_and_every_option_says_what_it_is_for() -> None:
+    options = [
+        (path, each) for path, command in every_command() for each in command.params if isinstance(each, click.Option)
+    ]
+    assert [path for path, command in every_command() if not command.help] == []
+    assert [(path, each.opts) for path, each in options if not each.help and not each.hidden] == []
+
+
 def test_every_command_that_prints_data_takes_json() -> None:
     without = {path for path, command in every_command() if not any("--json" in param.opts for param in command.params)}
     assert without == WITHOUT_JSON

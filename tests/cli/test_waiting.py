@@ -81,7 +81,7 @@ def test_silence_after_a_word_is_named_again_and_who_knows_more_speaks_first() -
 def test_a_bar_is_not_written_over_and_silence_after_it_is_named() -> None:
     screen = Screen(terminal=True)
     with Waiting(screen, "the command", after=0.01):
-        with Bar(screen, "reading") as bar:
+        with Bar(screen, "reading", after=3600) as bar:
             until(lambda: bar.update(1, 2) or "reading [" in screen.getvalue())
             drawn = screen.getvalue()
             screen.spoke.clear()
@@ -89,6 +89,16 @@ def test_a_bar_is_not_written_over_and_silence_after_it_is_named() -> None:
         screen.spoke.clear()
         assert screen.spoke.wait(30)
     assert "the command ..." in screen.getvalue()[len(drawn) :]
+
+
+def test_a_bar_that_stands_still_says_so_and_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Screen(terminal=True)
+    with Bar(screen, "saving", after=0.01) as bar:
+        until(lambda: bar.update(1, 2, "a-database-with-a-long-name.sqlite") or "saving [####" in screen.getvalue())
+        until(lambda: " ..." in screen.getvalue())
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines[-1] == "" and max(map(len, lines)) < 60
 
 
 def test_every_command_is_watched_or_speaks_for_itself() -> None:

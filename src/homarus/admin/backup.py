@@ -95,10 +95,10 @@ def create(
         with os.fdopen(fd, "wb") as out, tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
             listed = [(each, path) for name, path in roots.items() for each in _walk(name, path, skipped)]
             for number, ((inner, source), path) in enumerate(listed, 1):
+                progress(number, len(listed), inner)
                 entry = _add(archive, inner, source, path, skipped)
                 if entry is not None:
                     files[inner] = entry
-                progress(number, len(listed), inner)
             made = {"made": iso_ms(now), "version": __version__, "roots": {n: str(p) for n, p in roots.items()}}
             manifest = Manifest(format=FORMAT, files=files, skipped=tuple(skipped), **made)  # type: ignore[arg-type]
             _put(archive, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
@@ -269,8 +269,8 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:gz") as archive:
             yield archive
-    except FileNotFoundError:
-        raise HomarusError(f"there is no file {path}", cure="check the path") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as problem:
+        raise HomarusError(f"cannot read {path}: {problem.strerror}", cure="check the path") from None
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as problem:
         raise HomarusError(f"cannot read {path}: {problem}", cure=_DAMAGED) from None
 

@@ -310,9 +310,10 @@ class JobBook:
         found = exact or [job for job in jobs if word and (job.id.startswith(word) or job.raw.get("name") == word)]
         if len(found) == 1:
             return found[0]
-        shown = ", ".join(f"{job.id[:8]} ({job.name})" for job in (found or jobs)[:10]) or "none"
+        shown = ", ".join(f"{job.id[:8]} ({job.name})" for job in (found or jobs)[:10])
         what = f"{len(found)} jobs are called" if found else "there is no job"
-        raise Unknown(f"{what} '{single_line(word, 60)}'", cure=f"use one of: {shown}")
+        cure = f"use one of: {shown}" if jobs else "there is none yet; 'homarus cron add' makes one"
+        raise Unknown(f"{what} '{single_line(word, 60)}'", cure=cure)
 
     def add(self, raw: Json) -> None:
         def put(rows: list[Any]) -> list[Any]:

@@ -221,11 +221,12 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     if newest and session != "main":
         raise click.UsageError("say which session: --session KEY or --continue")
     client: Client | None = None
+    distant = not local and app.config.get("gateway.mode") == "remote"
     if not local and (app.paths.own_dir / "gateway.sock").exists():
         from homarus.gateway.remote import running
 
         client = await running(app.paths)
-    if client is None and not local and app.config.get("gateway.mode") == "remote":
+    if client is None and distant:
         from homarus.gateway.remote import elsewhere
 
         client = await elsewhere(app.config, app.env)
@@ -233,8 +234,11 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     if newest:
         session = str(await newest_session(client, agent_id))
     key = client.resolve(agent_id, session)
-    if not key.is_main and await client.row(key) == SessionEntry():
-        say(f"new session {key}")
+    if await client.row(key) == SessionEntry():
+        if not distant:
+            app.config.agent_named(key.agent_id)  # a mistyped one gets no folder of its own
+        if not key.is_main:
+            say(f"new session {key}")
     return Agent(client, key)
 
 

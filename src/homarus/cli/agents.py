@@ -138,11 +138,23 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
         Roster(config, app.env, app.clock).write(operations)
     why = NO_EFFECT.get(f"channels.{channel}") or NO_EFFECT.get("channels", "")
     if not why and channel not in (config.authored.get("channels") or {}):
-        why = f"{channel} is not set up yet (homarus channels add {channel})"
+        why = _not_set_up(channel)
     verb = "is to answer" if why else "answers" if operations else "answered already"
     said = f"{known.id} {verb} on {describe_match(match)}" + (f"; it is written down, but {why}" if why else "")
     facts = {"agentId": known.id, "match": match, "changed": bool(operations), "inEffect": not why}
     app.out.answer(facts, said, as_json=as_json)
+
+
+def _not_set_up(channel: str) -> str:
+    import difflib
+
+    from homarus.channels.discovery import manifests
+
+    known = list(manifests())
+    if channel in known:
+        return f"{channel} is not set up yet (homarus channels add {channel})"
+    near = difflib.get_close_matches(channel, known, n=1)
+    return f"there is no channel {channel} here ({f'did you mean {near[0]}?' if near else 'there are: ' + ', '.join(known)})"
 
 
 @command.command()
@@ -177,11 +189,11 @@ def unbind(
 
 @command.command("set-identity")
 @click.argument("agent", required=False, shell_complete=complete.agents)
-@click.option("--name")
+@click.option("--name", help="What it is called.")
 @click.option("--creature", help="What kind of being it is.")
 @click.option("--vibe", help="How it comes across.")
-@click.option("--theme")
-@click.option("--emoji")
+@click.option("--theme", help="What it is about, in a few words.")
+@click.option("--emoji", help="The sign that stands for it.")
 @click.option("--avatar", help="A path in the workspace, or a URL.")
 @click.option(
     "--where",

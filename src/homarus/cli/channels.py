@@ -143,12 +143,13 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
         values[secrets[0]] = given["token"]
     known = accounts_of(app.config, manifest, app.env).get(account)
     have, asked_for = {**(known.own if known else {}), **values}, False
-    for key, setting in manifest.settings.items():
-        from_env = setting.env and account == DEFAULT_ACCOUNT and app.env.get(setting.env)
-        wanted = setting.required or (setting.unless and sys.stdin.isatty() and not as_json)
-        if wanted and all(have.get(name) in (None, "") for name in (key, *setting.unless)) and not from_env:
-            values[key] = _ask(app, manifest, key, setting, as_json=as_json)
+    bare: list[str] = []
+    for key in _missing(app, manifest, account, have):
+        if manifest.settings[key].required or (sys.stdin.isatty() and not as_json):
+            values[key] = _ask(app, manifest, key, manifest.settings[key], as_json=as_json)
             asked_for = True
+        else:
+            bare.append(key)
     if asked_for and not lacks(manifest)[0]:
         _test(app, manifest, account, {**have, **values})
     if given["dm_policy"]:
@@ -167,8 +168,21 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
     app.out.answer(told, f"{manifest.label}: account {account} is in {app.paths.config_path}", as_json=as_json)
     if missing:
         app.out.warn(f"{missing}: {cure}")
+    for key in bare:
+        app.out.warn(f"{manifest.label} has no {key} yet: homarus channels add {manifest.id} --set {key}=…")
     if not as_json:
         app.out.line("next: homarus channels status" if _serves(app) else "next: homarus gateway run")
+
+
+def _missing(app: App, manifest: Manifest, account: str, have: Json) -> list[str]:
+    """Return the keys without which the account cannot work: neither they, nor what may stand for them, nor their variable."""
+    return [
+        key
+        for key, setting in manifest.settings.items()
+        if (setting.required or setting.unless)
+        and all(have.get(name) in (None, "") for name in (key, *setting.unless))
+        and not (setting.env and account == DEFAULT_ACCOUNT and app.env.get(setting.env))
+    ]
 
 
 def _owner(app: App, channel: str, sender: str) -> Operation:

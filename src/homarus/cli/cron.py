@@ -195,7 +195,7 @@ def run(app: App, job: str, due: bool, as_json: bool) -> None:
 
 @command.command("runs")
 @click.argument("job", required=False, default="")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many.")
 @with_json
 def runs(app: App, job: str, limit: int, as_json: bool) -> None:
     """Show what became of every due time, newest first: of one job, or of all."""
@@ -257,7 +257,9 @@ def system() -> None:
 
 @system.command("event")
 @click.argument("text")
-@click.option("--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True)
+@click.option(
+    "--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True, help="When it is heard."
+)
 @click.option("--agent", metavar="ID", default="", help="Whom to tell.")
 @click.option("--session", metavar="KEY", default="", help="In which session; without it, the main one.")
 @with_json
@@ -275,7 +277,7 @@ def heartbeat() -> None:
 
 
 @heartbeat.command("last")
-@click.option("--agent", metavar="ID", default="")
+@click.option("--agent", metavar="ID", default="", help="Whose; the default agent's otherwise.")
 @with_json
 def heartbeat_last(app: App, agent: str = "", as_json: bool = False) -> None:
     """Show how the newest one ended."""

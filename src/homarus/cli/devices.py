@@ -71,6 +71,8 @@ def list_devices(app: App, as_json: bool = False) -> None:
 def approve(app: App, request: str, as_json: bool) -> None:
     """Let in a device that waits; without REQUEST the only one there is."""
     waiting = list(_devices(app).read().pending)
+    if not waiting:
+        raise Denied("no device waits to be let in", cure="connect with it first; 'homarus devices' then shows it")
     if not request and len(waiting) != 1:
         raise Denied(f"{len(waiting)} devices wait", cure="name the request: homarus devices list")
     found = [ident for ident in waiting if ident.startswith(request)]

@@ -152,7 +152,7 @@ def workers(app: App, as_json: bool) -> None:
 @click.argument("begins", required=False, default="")
 @click.option("--tenant", default="", help="Only those of this tenant.")
 @click.option("--worker", default="", help="Only those that this worker holds.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most this many.")
 @with_json
 def homes(app: App, begins: str, tenant: str, worker: str, limit: int, as_json: bool) -> None:
     """List homes and who holds them; those whose names begin with BEGINS."""

@@ -57,7 +57,11 @@ def opened(
 @click.command()
 @click.argument("text", nargs=-1, required=True)
 @click.option(
-    "--kind", type=click.Choice(["world", "experience", "opinion", "observation"]), default="world", show_default=True
+    "--kind",
+    type=click.Choice(["world", "experience", "opinion", "observation"]),
+    default="world",
+    show_default=True,
+    help="What sort of fact it is.",
 )
 @click.option(
     "--about", "entities", multiple=True, metavar="NAME", help="Whom or what it is about; may be given again."

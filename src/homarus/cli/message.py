@@ -144,7 +144,7 @@ def poll(app: App, as_json: bool, **given: Any) -> None:
 @click.argument("channel")
 @click.argument("query", required=False, default="")
 @click.option("--account", metavar="ID", default="", help="Of which account.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most this many.")
 @with_json
 def directory(app: App, channel: str, query: str, account: str, limit: int, as_json: bool) -> None:
     """List people and groups that CHANNEL knows, as far as the platform says; QUERY narrows it."""

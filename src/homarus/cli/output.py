@@ -12,9 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import zip_longest
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from homarus.core.patterns import late
@@ -269,43 +268,6 @@ WIDTH = 30
 PAUSE = 0.1  # seconds before the first drawing and between two, so that quick work shows no bar at all
 
 
-class Bar:
-    """Draws `label [#####-----] 12/40 what` on one line, and removes it when the work is done."""
-
-    def __init__(self, stream: TextIO, label: str) -> None:
-        self._stream = stream
-        self._label = label
-        self._live = stream.isatty()
-        self._drawn = False
-        self._last = time.monotonic()
-        self._hushed = ExitStack()
-
-    def update(self, done: int, total: int, what: str = "") -> None:
-        """Show how far the work is."""
-        now = time.monotonic()
-        if not self._live or now - self._last < PAUSE:
-            return
-        self._last = now
-        if not self._drawn:
-            self._hushed.enter_context(hushed())
-        filled = WIDTH * done // max(1, total)
-        bar = "#" * filled + "-" * (WIDTH - filled)
-        self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}")
-        self._stream.flush()
-        self._drawn = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-        self._hushed.close()
-
-
 QUIET_SECONDS, LONG_SECONDS = 1.0, 3
 
 
@@ -331,11 +293,26 @@ class Waiting:
                 if self._over.is_set() or self._hushed or self._stirred.is_set() or _waiting[-1:] != [self]:
                     continue
                 seconds = int(time.monotonic() - self._since)
-                said = f"{self._what} ..." + (f" {seconds} s" if seconds >= LONG_SECONDS else "")
-                if said != self._shown:
-                    self._shown = said
-                    self._stream.write(f"\r\x1b[K{said}")
-                    self._stream.flush()
+                self._show(self._what, " ..." + (f" {seconds} s" if seconds >= LONG_SECONDS else ""))
+
+    def _show(self, what: str, end: str = "") -> None:
+        import shutil  # only what takes long needs it
+
+        if (what + end) == self._shown:
+            return
+        self._shown, room = what + end, shutil.get_terminal_size().columns - 1
+        while width(what) + len(end) > room and what:
+            what = what[:-1]  # a line that wraps could not be taken back
+        self._stream.write(f"\r\x1b[K{what}{end}")
+        self._stream.flush()
+
+    def become(self, what: str, *, drawn: bool) -> None:
+        """Name what is done now, at once or only if it takes long."""
+        with self._lock:
+            self._what, self._since = what, time.monotonic()
+            if drawn and self._thread and not self._hushed and _waiting[-1:] == [self]:
+                self._show(what)
+            self._stirred.set()
 
     def stir(self, *, over: bool = False, hush: int = 0) -> None:
         """Take the line back before something else is printed; silence is counted from here on again."""
@@ -361,6 +338,32 @@ class Waiting:
         _waiting.remove(self)
         if self._thread:
             self._thread.join()
+        speak()  # for whoever waits around this the silence begins here
+
+
+class Bar:
+    """Draws `label [#####-----] 12/40 what` on one line, counts the seconds where it stands still, and removes it in the end."""
+
+    def __init__(self, stream: TextIO, label: str, after: float = QUIET_SECONDS) -> None:
+        self._label, self._last = label, time.monotonic()
+        self._line = Waiting(stream, label, after)
+
+    def update(self, done: int, total: int, what: str = "") -> None:
+        """Show how far the work is."""
+        now = time.monotonic()
+        filled = WIDTH * done // max(1, total)
+        bar = "#" * filled + "-" * (WIDTH - filled)
+        drawn = now - self._last >= PAUSE
+        self._line.become(f"{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}", drawn=drawn)
+        if drawn:
+            self._last = now
+
+    def __enter__(self) -> Self:
+        self._line.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.__exit__()
 
 
 def speak() -> None:
@@ -371,7 +374,7 @@ def speak() -> None:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """While a question or a bar stands on the screen nothing is written over it; afterwards silence counts again."""
+    """While a question stands on the screen nothing is written over it; afterwards silence counts again."""
     held = list(_waiting)
     for waiting in held:
         waiting.stir(hush=1)

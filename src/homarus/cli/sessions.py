@@ -338,7 +338,11 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 @_agent
 @click.option("--days", type=int, metavar="N", help="Only the last N days.")
 @click.option(
-    "--by", type=click.Choice(["day", "model", "session", "agent", "purpose"]), default="day", show_default=True
+    "--by",
+    type=click.Choice(["day", "model", "session", "agent", "purpose"]),
+    default="day",
+    show_default=True,
+    help="One line for each of these.",
 )
 @with_json
 def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json: bool) -> None:
