@@ -30,6 +30,7 @@ RUN = {
     "memory_search": toolset.search,
     "memory_get": toolset.get,
 }
+NEAREST = tuple(text.partition("{")[0] for text in SAID["nearest"])
 A_DAY_AFTER = 8  # so many messages
 
 
@@ -41,7 +42,8 @@ class Person(Struct):
 
 
 class Score(Struct):
-    """Counts over a set. `first` are right answers whose first quote is the right one."""
+    """Counts over a set. `first` are right answers whose first quote is the right one; `near` are questions that were not
+    answered and whose nearest line, shown as that, has the answer."""
 
     asked: int = 0
     right: int = 0
@@ -49,6 +51,7 @@ class Score(Struct):
     wrong: int = 0
     never: int = 0
     false: int = 0
+    near: int = 0
     misses: list[tuple[str, str, str]] = []
 
     @property
@@ -58,7 +61,8 @@ class Score(Struct):
 
     def __str__(self) -> str:
         right, wrong, false = self.shares
-        return f"right {right:.1%} (first quote {self.first / self.asked:.1%}), wrong {wrong:.1%}, false {false:.1%}"
+        first, near = self.first / self.asked, self.near / self.asked
+        return f"right {right:.1%} (first quote {first:.1%}), nearest {near:.1%}, wrong {wrong:.1%}, false {false:.1%}"
 
 
 def people(path: Path) -> list[Person]:
@@ -126,11 +130,14 @@ def _ask(book: Notebook, person: Person, score: Score) -> None:
     for question, wanted in [*person.asked, *((question, []) for question in person.never)]:
         book.messages.clear()
         said = book.say(question)
-        unknown = said in SAID["unknown"]
+        nearest = said.startswith(NEAREST)
+        unknown = nearest or said in SAID["unknown"]
         score.asked += bool(wanted)
         score.never += not wanted
         if not wanted:
             score.false += not unknown
+        elif nearest:
+            score.near += any(word in _quoted(said).lower() for word in wanted)
         elif any(word in _quoted(said).lower() for word in wanted):
             score.right += 1
             score.first += any(word in _quoted(said, 1).lower() for word in wanted)
@@ -159,6 +166,7 @@ def run(ctx: Ctx) -> list[Row]:
             name = f"{path.stem} set, {provider}"
             rows += [
                 Row(f"{name}: right", right, "%"),
+                Row(f"{name}: not sure, and the nearest line has it", 100 * score.near / score.asked, "%"),
                 Row(f"{name}: wrong", wrong, "%", "of 100", wrong, 4.0),
                 Row(f"{name}: never told, answered", false, "%", "of 100", false, 5.0),
             ]

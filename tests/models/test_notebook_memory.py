@@ -133,12 +133,24 @@ def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
     home.say("The alarm code is 2580.")
     assert home.say("forget the gate code").startswith("Struck through: “The gate code is 4711.”")
     assert "- W: ~~The gate code is 4711.~~\n" in home.note
-    assert home.say("What is the code of the gate?") == NOTHING_FOUND
+    said = home.say("What is the code of the gate?")
+    assert said.startswith("I don't know") and "4711" not in said
     assert "2580" in home.say("What is the alarm code?")
     assert home.say("forget the garage").startswith("I found no such note")
     home.say("Peter owes me ten euros.")
     assert home.say("Vergiss das.").startswith("Durchgestrichen: „Peter owes me ten euros.“")
     assert home.say("undo").startswith("I found no such note"), "it is struck already"
+
+
+def test_a_line_that_may_answer_is_shown_as_the_nearest_and_not_as_an_answer(home: Home):
+    home.say("Anna loves pasta.")
+    quote = "“Anna loves pasta.” (memory/2026-11-15.md#L4)"
+    assert home.say("What does Anna's brother do?") == f"I don't know. The nearest in your notes: {quote}"
+    german = home.say("Was macht Anna am Montag?")
+    assert german.startswith("Das weiß ich nicht. Am nächsten kommt in deinen Notizen: „Anna")
+    assert home.say("What is the wifi password?") == NOTHING_FOUND
+    home.say("forget that Anna loves pasta")
+    assert home.say("What does Anna's brother do?") == NOTHING_FOUND
 
 
 def test_between_two_that_fit_alike_it_asks(home: Home):

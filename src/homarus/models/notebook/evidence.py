@@ -19,6 +19,7 @@ CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
 HIDDEN = "[redacted"
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
+NEARLY = 1.5  # how far below the least confidence a line is still worth a look
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
 # A list mark, a box, and the kind of a retained fact with its attributes (`W(sup=…) @Ann:`), as far as a line has them.
 _NAMES = r"(?:\s+@(?:\{[^}]*\}|\S+?))*"
@@ -244,15 +245,19 @@ def hidden(question: str, results: Sequence[str]) -> str:
 
 
 def answer(question: str, results: Sequence[str]) -> str:
-    """Return what the notes say about a question: quotes with citations, or that there is nothing."""
-    german = read(question).german
-    found = gathered(results)
-    best = chosen(question, found, vectors(results))
-    return _reply(question, best, found, german) if best else say("unknown", german)
+    """Return what the notes say about a question: quotes with citations, the nearest line where none answers for sure, or that
+    there is nothing."""
+    found, kind = gathered(results), vectors(results)
+    if best := chosen(question, found, kind):
+        return _reply(question, best, found, "answer")
+    least = weights(kind).least - NEARLY
+    near = [line for score, line in ranked(question, found, kind) if score >= least and HIDDEN not in line.text]
+    return _reply(question, near[:1], found, "nearest") if near else say("unknown", read(question).german)
 
 
-def _reply(question: str, best: list[Line], found: Sequence[Line], german: bool) -> str:
+def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) -> str:
     """Quote the newest state first: a line that replaced another speaks for it, if it says anything to the question."""
+    german = read(question).german
     by_source = {line.source: line for line in found}
     newer = {line.replaces: line for line in found if line.replaces in by_source}
     former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
@@ -267,9 +272,9 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], german: bool)
     shown = [first, *(line for line in best[1:] if line not in (first, other) and line.source not in newer)]
     said = [say("quote", german, text=line.text, source=line.source) for line in shown]
     text = (
-        say("answer", german, quotes=said[0])
+        say(lead, german, quotes=said[0])
         if len(said) == 1
-        else say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
+        else say(lead, german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
     )
     if other is not None:
         text += "\n" + say(note, german, quotes=say("quote", german, text=other.text, source=other.source))

@@ -48,6 +48,10 @@ Für ein richtiges Modell eines davon, dann neu starten:
         "I don't know: I found nothing about that in your notes.",
         "Das weiß ich nicht: In deinen Notizen steht nichts dazu.",
     ),
+    "nearest": (
+        "I don't know. The nearest in your notes: {quotes}",
+        "Das weiß ich nicht. Am nächsten kommt in deinen Notizen: {quotes}",
+    ),
     "answer": ("Your notes say: {quotes}", "In deinen Notizen steht: {quotes}"),
     "former": ("Before: {quotes}", "Früher: {quotes}"),
     "later": ("Since then: {quotes}", "Inzwischen: {quotes}"),
