@@ -1,6 +1,6 @@
 """Words that speak of the same matter, so that a question about pets finds the kitten. English; no model, no learning.
 
-`data/related.txt` has one matter a line, written by hand from everyday life, none of it taken from a data set.
+`data/related.txt` has one matter a line, written by hand from everyday life (docs/memory-ranking.md).
 """
 
 from __future__ import annotations
