@@ -1,18 +1,21 @@
 """`python -m bench.fit_notebook`: fit the notebook's weights to the sets of tests/models/notebook and write them down.
 
-A case is a question with the lines that the real search finds for it. To the questions about things never told come those
-about told things with the answering lines taken out: notes that speak of everything around the matter, and not of it. The
-model is a logistic regression over `Match` and `Near`; whole sets are left out in turn to see how it does on words it was not
-fitted to, and the least confidence that is said aloud is the one at which few of these get a false or wrong answer.
+A case is a question with the lines that the real search finds for it. Beside the questions about things never told stand
+those about told things with the answering lines taken out (notes that speak of everything around the matter, and not of
+it) and some of other people's, asked elsewhere. The model is a logistic regression over `Match`; whole sets are left out
+in turn to see how it does on words it was not fitted to, and the least confidence that is said aloud is the one at which
+few of these get a false or wrong answer. Beside it, for comparison: the nearest line by its cosine alone.
 BENCH_MODELS names the folder with minilm/minilm-int8.onnx; what is not installed keeps the weights it has.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -22,21 +25,16 @@ from msgspec.structs import astuple
 from bench.bench_notebook import SETS, Notebook, people, told
 from homarus.core.messages import ToolResult
 from homarus.models.notebook import evidence, match
-from homarus.models.notebook.language import read
-from homarus.models.notebook.match import Match, Near, Weights
+from homarus.models.notebook.match import Match, Weights
 
 WRITTEN = Path(match.__file__).with_name("weights.json")
 KINDS = {"words": "none", "static": "wordllama", "model": "minilm"}
-COUNTS = {"told": 1.0, "taken out": 0.5, "never": 2.0}
-# What the parts should weigh as far as one can say by thinking; the sets move it, the less the larger SMOOTH is.
-PRIOR = [
-    *astuple(Match(1.5, -2.5, -2.0, 1.0, 0.0, 0.0, 0.0, 0.0, -3.0, 0.7, -0.8, -1.0)),
-    *astuple(Near(1.0, 1.0, 4.0, 3.0)),
-    -3.0,
-]
-SMOOTH, ROUNDS, HARD = 20.0, 2, 1
+COUNTS = {"told": 1.0, "taken out": 0.5, "never": 4.0, "elsewhere": 0.1}
+START = Match(found=1.0, cosine=1.0)  # what the first round takes for the strongest lines
+SMOOTH, ROUNDS, ELSEWHERE = 5.0, 3, 10
 MAX_FALSE, MAX_WRONG = 0.05, 0.04
 HELD_OUT = {"twelfth"}  # never fitted to, so that it goes on telling what strangers would see
+FIELDS = Match.__struct_fields__
 
 
 class Case(Struct):
@@ -46,24 +44,27 @@ class Case(Struct):
     answers: Any  # whether the line is an answer
 
 
-def cases(provider: str, models: Path | None) -> list[Case]:
-    import numpy as np
+Judged = list[tuple[str, float, bool]]  # of each case its kind, and the confidence and truth of its best line
 
-    found = []
-    for path in sorted(path for path in SETS.glob("*.txt") if path.stem not in HELD_OUT):
-        for person in people(path):
+
+def cases(provider: str, models: Path | None) -> Iterator[Case]:
+    sets = {path.stem: people(path) for path in sorted(SETS.glob("*.txt")) if path.stem not in HELD_OUT}
+    chance = Random(1)
+    for name, persons in sets.items():
+        others = [question for other in sets if other != name for one in sets[other] for question, _ in one.asked]
+        for person in persons:
             with told(person, provider, models) as book:
-                for question, wanted in [*person.asked, *((question, []) for question in person.never)]:
+                for question, wanted in person.asked:
                     lines = _lines(book, question)
-                    answers = np.array(
-                        [any(word in line.text.lower() for word in wanted) for line in lines], dtype=bool
+                    right = [any(word in line.text.lower() for word in wanted) for line in lines]
+                    yield _case(name, "told", question, lines, right)
+                    yield _case(
+                        name, "taken out", question, [x for x, yes in zip(lines, right, strict=True) if not yes]
                     )
-                    kept = [line for line, yes in zip(lines, answers, strict=True) if not yes]
-                    kind = "told" if wanted else "never"
-                    found.append(Case(path.stem, kind, _features(question, lines), answers))
-                    if wanted and kept:
-                        found.append(Case(path.stem, "taken out", _features(question, kept), np.zeros(len(kept), bool)))
-    return found
+                for question in person.never:
+                    yield _case(name, "never", question, _lines(book, question))
+                for question in chance.sample(others, ELSEWHERE):
+                    yield _case(name, "elsewhere", question, _lines(book, question))
 
 
 def _lines(book: Notebook, question: str) -> list[evidence.Line]:
@@ -73,43 +74,41 @@ def _lines(book: Notebook, question: str) -> list[evidence.Line]:
     return evidence.gathered([one.text for one in book.messages if isinstance(one, ToolResult)])
 
 
-def _features(question: str, lines: Sequence[evidence.Line]) -> Any:
+def _case(name: str, kind: str, question: str, lines: list[evidence.Line], right: Sequence[bool] = ()) -> Case:
     import numpy as np
 
-    pairs = [(line.text, read(line.text)) for line in lines]
-    said = match.matches(read(question), pairs, match.aliases([line.text for line in lines]))
-    near = match.nearness([(line.cosine or 0.0, line.bare) for line in lines])
-    rows = [[*astuple(one), *astuple(close)] for one, close in zip(said, near, strict=True)]
-    return np.array(rows).reshape(-1, len(PRIOR) - 1)
+    rows = [astuple(one) for one in evidence.compared(question, lines)]
+    return Case(
+        name, kind, np.array(rows).reshape(-1, len(FIELDS)), np.array(right or [False] * len(lines), dtype=bool)
+    )
 
 
 def logistic(rows: Any, truth: Any, counts: Any) -> Any:
-    """Return one weight per column and the base, drawn to the prior, by Newton's method; columns have one scale meanwhile."""
+    """Return one weight per column and the base, by Newton's method; columns have one scale meanwhile."""
     import numpy as np
 
     mean, scale = rows.mean(0), rows.std(0) + 1e-9
     unit = np.c_[(rows - mean) / scale, np.ones(len(rows))]
     pull = np.diag([*([SMOOTH] * rows.shape[1]), 1e-6])
-    prior = np.r_[np.array(PRIOR[:-1]) * scale, 0.0]
     found = np.zeros(unit.shape[1])
-    for _ in range(40):
+    for _ in range(25):
         sure = 1 / (1 + np.exp(-np.clip(unit @ found, -30, 30)))
-        slope = unit.T @ (counts * (sure - truth)) + pull @ (found - prior)
+        slope = unit.T @ (counts * (sure - truth)) + pull @ found
         found -= np.linalg.solve((unit * (counts * sure * (1 - sure))[:, None]).T @ unit + pull, slope)
     raw = found[:-1] / scale
     return np.r_[raw, found[-1] - raw @ mean]
 
 
 def fit(known: Sequence[Case]) -> Any:
-    """Fit to the best answer and the strongest wrong lines of each case, which are others each time the weights are better."""
+    """Fit to the best answer and the strongest wrong line of each case, which are others each time the weights are better."""
     import numpy as np
 
-    found = np.array(PRIOR)
+    found = np.array([*astuple(START), 0.0])
     for _ in range(ROUNDS):
         rows, truth, counts = [], [], []
         for case in known:
             order = np.argsort(-(case.features @ found[:-1]))
-            chosen = [at for at in order if not case.answers[at]][:HARD] + [at for at in order if case.answers[at]][:1]
+            chosen = [at for at in order if not case.answers[at]][:1] + [at for at in order if case.answers[at]][:1]
             rows += [case.features[at] for at in chosen]
             truth += [float(case.answers[at]) for at in chosen]
             counts += [COUNTS[case.kind]] * len(chosen)
@@ -117,11 +116,11 @@ def fit(known: Sequence[Case]) -> Any:
     return found
 
 
-def judged(known: Sequence[Case]) -> list[tuple[str, float, bool]]:
-    """Return of each case its kind, and the confidence and truth of its best line by weights that its set had no part in."""
+def judged(known: Sequence[Case], learn: Callable[[Sequence[Case]], Any] = fit) -> Judged:
+    """Judge each case by weights that its set had no part in."""
     found = []
     for name in sorted({case.name for case in known}):
-        made = fit([case for case in known if case.name != name])
+        made = learn([case for case in known if case.name != name])
         for case in known:
             if case.name == name:
                 scores = [*(case.features @ made[:-1] + made[-1]), -99.0]  # without any line nothing is said
@@ -130,42 +129,58 @@ def judged(known: Sequence[Case]) -> list[tuple[str, float, bool]]:
     return found
 
 
-def shares(found: Sequence[tuple[str, float, bool]], least: float) -> tuple[float, float, float, float]:
-    """Return right and wrong of what was told, false of what was never told, and false where the answer was taken out."""
+def shares(found: Judged, least: float) -> dict[str, float]:
+    """Return right and wrong of what was told, and false of each kind that was not."""
+    made = {}
+    for kind in COUNTS:
+        said = [(score >= least, true) for name, score, true in found if name == kind]
+        for truth in (True, False):
+            made[f"{kind} {truth}"] = sum(aloud and true == truth for aloud, true in said) / max(1, len(said))
+    return {"right": made["told True"], "wrong": made["told False"], **{k: made[f"{k} False"] for k in [*COUNTS][1:]}}
 
-    def share(kind: str, *truths: bool) -> float:
-        of = [(score, true) for name, score, true in found if name == kind]
-        return sum(score >= least and true in truths for score, true in of) / max(1, len(of))
 
-    return share("told", True), share("told", False), share("never", False), share("taken out", False)
+def drawn(found: Judged, most: float = MAX_FALSE) -> float:
+    """Return the least confidence at which few of the things never told are answered, and few of the others wrongly."""
+    scores = sorted({score for _, score, _ in found})
+
+    def allowed(least: float) -> bool:
+        these = shares(found, least)
+        return these["wrong"] <= MAX_WRONG and these["never"] <= most
+
+    return scores[min(bisect_left(scores, True, key=allowed), len(scores) - 1)]
+
+
+def show(name: str, found: Judged) -> None:
+    """Print what one gets for each share of the things never told that may be answered."""
+    for most in (0.02, 0.05, 0.1, 0.15, 0.2):
+        these = " ".join(f"{key} {value:.1%}" for key, value in shares(found, drawn(found, most)).items())
+        print(f"  {name}: {these}", flush=True)
+
+
+def alone(*names: str) -> Callable[[Sequence[Case]], Any]:
+    """Return a rule that weighs nothing but these, all alike."""
+    import numpy as np
+
+    return lambda _: np.array([*(float(name in names) for name in FIELDS), 0.0])
 
 
 def main() -> None:
     models = Path(os.environ["BENCH_MODELS"]) if os.environ.get("BENCH_MODELS") else None
-    made: dict[str, Weights] = msgspec.json.decode(WRITTEN.read_bytes(), type=dict[str, Weights])
+    made: dict[str, Weights] = {}
     for kind, provider in KINDS.items():
         if (kind == "static" and not find_spec("wordllama")) or (kind == "model" and models is None):
+            made[kind] = match.weights(kind)
             continue
-        known = cases(provider, models)
+        known = list(cases(provider, models))
         found = judged(known)
-        least = min(
-            (score for _, score, _ in found if _allowed(shares(found, score))),
-            default=max(score for _, score, _ in found),
-        )
         *values, base = (round(float(value), 2) for value in fit(known))
-        parts = len(Match.__struct_fields__)
-        near = Near() if kind == "words" else Near(*values[parts:])
-        made[kind] = Weights(Match(*values[:parts]), near, base, round(least, 2))
-        print(
-            kind,
-            made[kind],
-            "\n  right {:.1%} wrong {:.1%} false {:.1%}, taken out {:.1%}".format(*shares(found, least)),
-        )
+        made[kind] = Weights(Match(*values), base, round(drawn(found), 2))
+        print(kind, made[kind])
+        show("by these parts", found)
+        if kind != "words":
+            show("by the cosine alone", judged(known, alone("cosine")))
+            show("by cosine and words", judged(known, alone("cosine", "found")))
     WRITTEN.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
-
-
-def _allowed(these: tuple[float, float, float, float]) -> bool:
-    return these[1] <= MAX_WRONG and these[2] <= MAX_FALSE
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`python -m bench.memory --provider wordllama [--data FILE]`: recall as shipped, and with weights fitted on the other notebooks.
 
-`--data` (or BENCH_MEMORY_DATA) is a file in LoCoMo's format; without it only the notes that `bench.memory.notes` writes are
+`--data` (or BENCH_MEMORY_DATA) are files in LoCoMo's format or ours; without them only the notes that `bench.memory.notes` writes are
 asked about, which no weight was ever fitted on.
 """
 
@@ -12,12 +12,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bench.memory.collect import Asked, collect
-from bench.memory.fit import left_out, measure
+from bench.memory.fit import climb, fit, left_out, measure
 from bench.memory.notes import notebooks
 from homarus.memory.evaluate import Notebook, load
 from homarus.memory.rank import FITTED, PRICE, table
@@ -29,7 +30,15 @@ def main() -> None:
     """Print one table per set of notes."""
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description="Measure and fit memory's ranking.")
     parser.add_argument("--provider", default="none", help="none, wordllama or minilm")
-    parser.add_argument("--data", default=os.environ.get("BENCH_MEMORY_DATA"), help="a file in LoCoMo's format")
+    parser.add_argument(
+        "--data",
+        nargs="*",
+        default=os.environ.get("BENCH_MEMORY_DATA", "").split(),
+        help="files in LoCoMo's format, or ours",
+    )
+    parser.add_argument(
+        "--climb", action="store_true", help="fit recall within the budget itself, from the shipped weights on"
+    )
     parser.add_argument("--models", type=Path, help="folder that holds minilm/minilm-int8.onnx")
     parser.add_argument("--keep", type=Path, help="folder in which indexes and vectors stay for the next run")
     parser.add_argument("--without", nargs="*", default=[], help="signals to leave out, to see what each is worth")
@@ -37,9 +46,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the folder goes then, too
     with tempfile.TemporaryDirectory(prefix="homarus-bench-") as scratch:
         folder = (options.keep or Path(scratch)) / options.provider
-        if options.data:
-            books = _ask(load(Path(options.data)), folder / "data", options.provider, options.models)
-            _conversations(books, options.without)
+        books: dict[str, list[Asked]] = {}
+        for path in map(Path, options.data):
+            books |= _ask(load(path), folder / path.stem, options.provider, options.models)
+        if books:
+            _conversations(books, options.without, climbing=options.climb)
         _own(_ask(notebooks(), folder / "notes", options.provider, options.models))
 
 
@@ -47,7 +58,7 @@ def _ask(books: Sequence[Notebook], folder: Path, provider: str, models: Path | 
     return {book.name: collect(book, folder / book.name, provider, models) for book in books}
 
 
-def _conversations(books: dict[str, list[Asked]], without: Sequence[str]) -> None:
+def _conversations(books: dict[str, list[Asked]], without: Sequence[str], *, climbing: bool) -> None:
     """Print the shipped weights, and weights that never saw the conversation they are measured on."""
     weights = {name: weight for name, weight in table(_kind(books)).items() if name not in without}
     names = [name for name in FITTED if name in weights]
@@ -55,7 +66,8 @@ def _conversations(books: dict[str, list[Asked]], without: Sequence[str]) -> Non
     print(f"{'':32} {'  '.join(COLUMNS)}")
     _row("shipped weights", shipped)
     if len(books) > 1:
-        fitted, means = left_out(books, names, PRICE)
+        fit_on = partial(climb, names=names, start=weights, price=PRICE) if climbing else partial(fit, names=names)
+        fitted, means = left_out(books, fit_on, PRICE)
         _row("each fitted on the others", fitted)
         for name, rows in fitted.items():
             _row(f"  {name}, fitted on the others", {name: rows})

@@ -24,6 +24,7 @@ DEPTH = 120
 class Asked(msgspec.Struct):
     """One question: a row of signals per candidate, which of them are evidence, and what each costs."""
 
+    source: str  # the data set that the question is from
     group: str
     names: list[str]
     signals: np.ndarray
@@ -50,6 +51,7 @@ def collect(book: Notebook, folder: Path, provider: str, models: Path | None) ->
         names = sorted(ranked.columns)
         found.append(
             Asked(
+                source=folder.parent.name,
                 group=question.group,
                 names=names,
                 signals=np.array([ranked.columns[name] for name in names], dtype=np.float32).T[kept],

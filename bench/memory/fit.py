@@ -6,13 +6,15 @@ the plain rule (best value for its price, skip what does not fit); `homarus memo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from bench.memory.collect import Asked
 
 BUDGETS = (500, 1000, 2000)
+AROUND = ((400, 450, 500, 550, 600, 700), (850, 1000, 1200))  # tokens; one budget alone is too coarse to climb on
+FAR, LEAD = 0.004, 200
 STEPS, RATE, PULL, SHARPNESS, MISSES = 70, 0.12, 2e-3, 4.0, 12
 
 
@@ -30,6 +32,52 @@ def fit(questions: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
         mean = 0.9 * mean + 0.1 * slope
         square = 0.999 * square + 0.001 * slope * slope
         weights = weights - RATE * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    return dict(zip(names, map(float, weights), strict=True))
+
+
+def climb(
+    questions: Sequence[Asked], names: Sequence[str], start: Mapping[str, float], price: float
+) -> dict[str, float]:
+    """Return weights moved step by step from `start` as long as recall around 500 tokens, and a little less at 1,000, rises.
+
+    Notebooks count alike whatever their number of questions, questions with several lines once more, and to go far costs.
+    """
+    start = {name: weight for name, weight in start.items() if all(name in asked.names for asked in questions)}
+    signals, evidence, absent = _padded(questions, list(start))
+    costs = np.full(evidence.shape, 1e6, dtype=np.float32)
+    for at, asked in enumerate(questions):
+        costs[at, : len(asked.costs)] = asked.costs
+    base = signals @ np.array(list(start.values()), dtype=np.float32) + absent - price * np.log(costs)
+    lead = np.argsort(-base, axis=1)[:, :LEAD]
+    base, costs, evidence = (np.take_along_axis(part, lead, 1) for part in (base, costs, evidence))
+    own = np.take_along_axis(signals[:, :, [list(start).index(name) for name in names]], lead[:, :, None], 1)
+    totals = np.array([asked.total for asked in questions])
+    origin = np.array([start[name] for name in names], dtype=np.float32)
+    parts = [np.array([asked.source == one for asked in questions]) for one in sorted({a.source for a in questions})]
+
+    def value(weights: np.ndarray) -> float:
+        order = np.argsort(-(base + own @ (weights - origin)), axis=1, kind="stable")
+        spent = np.cumsum(np.take_along_axis(costs, order, 1), 1)
+        found = np.take_along_axis(evidence, order, 1)
+        low, high = (
+            np.mean([(found * (spent <= budget)).sum(1) / totals for budget in budgets], axis=0) for budgets in AROUND
+        )
+        each = [
+            (2 * low[part] + high[part]).mean() / 3
+            + (0.3 * low[part & (totals > 1)].mean() if (part & (totals > 1)).any() else 0)
+            for part in parts
+        ]
+        return float(np.mean(each) - FAR * np.sum(((weights - origin) / np.maximum(0.3, np.abs(origin))) ** 2))
+
+    weights, best = origin, value(origin)
+    for step in (0.2, 0.2, 0.1, 0.1, 0.05, 0.05):
+        for at in range(len(names)):
+            for move in (step, -step):
+                other = weights.copy()
+                other[at] += move
+                if (reached := value(other)) > best + 1e-5:
+                    weights, best = other, reached
+                    break
     return dict(zip(names, map(float, weights), strict=True))
 
 
@@ -72,12 +120,12 @@ def _within(asked: Asked, order: np.ndarray, budget: int) -> float:
 
 
 def left_out(
-    books: Mapping[str, Sequence[Asked]], names: Sequence[str], price: float
+    books: Mapping[str, Sequence[Asked]], fitted_on: Callable[[list[Asked]], dict[str, float]], price: float
 ) -> tuple[dict[str, list[list[float]]], dict[str, float]]:
     """Measure each notebook with weights fitted on all the others; also return the mean of those weights."""
     results, fitted = {}, []
     for name, questions in books.items():
-        weights = fit([asked for other, found in books.items() if other != name for asked in found], names)
+        weights = fitted_on([asked for other, found in books.items() if other != name for asked in found])
         fitted.append(weights)
         results[name] = [measure(asked, weights, price) for asked in questions]
-    return results, {name: sum(weights[name] for weights in fitted) / len(fitted) for name in names}
+    return results, {name: sum(weights[name] for weights in fitted) / len(fitted) for name in fitted[0]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import sqlite3
 import tarfile
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from homarus.admin.backup import MANIFEST, STATE, Entry, Manifest, create, is_safe, restore, verify
 from homarus.cli.main import run
 from homarus.core.errors import HomarusError
+from homarus.storage.locks import OwnerLock
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -93,7 +95,7 @@ def test_a_damaged_archive_is_noticed_and_not_restored(home: Path, tmp_path: Pat
         with pytest.raises(HomarusError):
             restore(broken, {STATE: tmp_path / "never"}, NOW)
     assert not (tmp_path / "never").exists()
-    with pytest.raises(HomarusError, match=r"nothere: No such file or directory \(check the name\)"):
+    with pytest.raises(HomarusError, match=r"nothere: No such file or directory \(check the path\)"):
         restore(tmp_path / "nothere", {STATE: tmp_path / "never"}, NOW)
 
 
@@ -153,3 +155,38 @@ def test_a_safe_name_stays_below(name: str) -> None:
         where = os.path.normpath(os.path.join("/base", name))
         assert where.startswith("/base/")
         assert where == f"/base/{name}"
+
+
+def test_a_home_in_use_is_left_alone(home: Path, tmp_path: Path) -> None:
+    target = tmp_path / "b.tar.gz"
+    create({STATE: home}, target, NOW)
+    for name, words in (
+        ("homarus/gateway.lock", "gateway stop"),
+        ("agents/main/sessions/a.jsonl.lock", "end that program"),
+    ):
+        (home / name).parent.mkdir(parents=True)
+        before = tree(home)
+        held = OwnerLock.acquire(home / name, purpose=name.split("/")[1].partition(".")[0], now=NOW)
+        with held, pytest.raises(HomarusError) as refused:
+            restore(target, {STATE: home}, NOW, replace=True)
+        assert words in refused.value.cure and str(os.getpid()) in refused.value.message
+        assert tree(home) == before
+    restore(target, {STATE: home}, NOW, replace=True)
+
+
+def test_an_archive_with_wrong_bits_is_named_and_nothing_is_put_back(home: Path, tmp_path: Path) -> None:
+    target, dice = tmp_path / "b.tar.gz", random.Random(3)
+    (home / "workspace" / "long.md").write_bytes(dice.randbytes(20_000))
+    create({STATE: home}, target, NOW)
+    whole, place = target.read_bytes(), tmp_path / "again"
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(3):
+            data[dice.randrange(20, len(data) - 20)] ^= 1 << dice.randrange(8)
+        target.write_bytes(data)
+        with pytest.raises(HomarusError) as refused:
+            restore(target, {STATE: place}, NOW)
+        assert refused.value.cure
+        assert not place.exists()
+    with pytest.raises(HomarusError, match="No such file"):
+        verify(tmp_path / "nowhere.tar.gz")

@@ -25,9 +25,10 @@ def test_a_unit_for_systemd(tmp_path: Path) -> None:
     assert install(service, run=run)
     text = service.path.read_text()
     assert service.path == tmp_path / ".config/systemd/user/homarus-gateway.service"
-    assert f'Environment="OPENCLAW_STATE_DIR={tmp_path}/50%% $$x"' in text
+    assert f'Environment="OPENCLAW_STATE_DIR={tmp_path}/50%% $x"' in text
     assert '"gateway" "run"' in text
     assert "RestartPreventExitStatus=78" in text
+    assert "Restart=on-failure" in text, "what 'gateway stop' ended is not started again"
     assert "never" not in text
     assert [words[2] for words in done] == ["daemon-reload", "enable"]
     assert uninstall(service, run=run)

@@ -1,3 +1,4 @@
+import asyncio
 import socket
 
 import pytest
@@ -34,6 +35,25 @@ def test_a_host_that_says_nothing_does_not_keep_us_from_the_next():
         places = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.port}"
         with Database(f"postgresql://homarus@{places}/postgres") as database:
             assert database.rows("select 1 as n")[0]["n"] == 1
+
+
+async def test_a_crowd_that_waits_for_a_server_knocks_one_at_a_time():
+    knocks = 0
+
+    async def shut(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal knocks
+        knocks += 1
+        writer.close()
+
+    door = await asyncio.start_server(shut, "127.0.0.1", 0)
+    port = door.sockets[0].getsockname()[1]
+    with Database(f"postgresql://homarus@127.0.0.1:{port}/postgres") as database:
+        crowd = [database.ask("select 1", patience=1.0) for _ in range(200)]
+        told = await asyncio.gather(*crowd, return_exceptions=True)
+    door.close()
+    assert all(isinstance(each, StorageError) for each in told)
+    # Each of them alone would have knocked at least five times in that second; however long it took, a pause follows each.
+    assert 0 < knocks < 200
 
 
 def test_a_mistake_in_a_statement_is_not_repeated(database):

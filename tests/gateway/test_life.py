@@ -23,7 +23,7 @@ from tests.scenarios.home import House, merge, until
 
 from homarus.core.clock import SystemClock
 from homarus.gateway.live import Given
-from homarus.gateway.logs import JsonLines, Ledger, read_ledger, read_log
+from homarus.gateway.logs import JsonLines, Ledger, Tail, read_ledger, read_log
 from homarus.gateway.metrics import MAX_NAMES, Metrics
 from homarus.gateway.server import Gateway, serve
 
@@ -187,6 +187,10 @@ def test_the_log_holds_no_secrets_no_control_characters_and_not_too_much(tmp_pat
     logger.error("next")
     assert [row["message"] for row in read_log(tmp_path / "gateway.log", 10, place)[0]] == ["next"]
     assert (tmp_path / "gateway.log").stat().st_mode & 0o77 == 0
+    (tmp_path / "gateway.log").replace(tmp_path / "moved")
+    logger.error("anew")
+    assert [row["message"] for row in read_log(tmp_path / "gateway.log", 10)[0]] == ["anew"]
+    (tmp_path / "moved").unlink()
     for _ in range(12_000):
         logger.warning("y" * 4_000)
     logger.removeHandler(handler)
@@ -194,6 +198,39 @@ def test_the_log_holds_no_secrets_no_control_characters_and_not_too_much(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("gateway.log", "gateway.log.1", "gateway.log.2", "gateway.log.3")
     ]
+
+
+def test_whoever_follows_the_log_misses_nothing_when_another_file_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.log"
+    tail, seen, said = Tail(lambda: path), list[str](), list[str]()
+
+    def say(text: str, *, cut: bool = False) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps({"message": text}) + ("" if cut else "\n"))
+        said.append(text)
+
+    def look() -> None:
+        seen.extend(row["message"] for row in tail.more())
+
+    look()
+    say("first")
+    look()
+    say("half", cut=True)
+    look()
+    assert seen == ["first"]
+    with path.open("a") as file:
+        file.write("\n")
+    say("last of the old")
+    path.replace(tmp_path / "gateway.log.1")
+    say("a much longer line than all that the old file held together")
+    say("second of the new")
+    look()
+    path.write_text("")  # as a program that rotates by emptying does
+    look()
+    say("after")
+    look()
+    tail.close()
+    assert seen == said
 
 
 def test_old_days_of_the_ledger_go(tmp_path: Path) -> None:

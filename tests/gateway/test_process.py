@@ -67,14 +67,14 @@ def test_from_the_first_start_to_the_end(home: tuple[Path, subprocess.Popen[str]
                 assert await client.closed() == (1012, "service restart")
 
     asyncio.run(talk())
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert not sock.exists()
     again = start(folder)
     try:
         assert port_of(again)  # nothing is left that would be in the way
         assert json.loads(file.read_text())["gateway"]["auth"]["token"] == token
         again.send_signal(signal.SIGINT)
-        assert again.wait(30) == 0
+        assert again.wait(120) == 0
     finally:
         again.kill()
         again.communicate()

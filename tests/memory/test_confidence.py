@@ -30,6 +30,14 @@ def test_the_verdict_is_told_to_the_model(notes):
     assert toolset.search(memory, {"query": "zebra crossing"})["verdict"] == "unknown"
 
 
+def test_a_thing_of_the_kind_asked_for_is_an_answer(notes):
+    notes.write("memory/2026-01-02.md", "- Greta takes coffee these days.\n- Jonas has a new bike.\n")
+    memory = notes.open()
+    assert memory.recall("what does Greta drink").verdict == "known"
+    assert memory.recall("what does Jonas drink").verdict == "unknown"
+    assert memory.recall("what did Greta drink at the wedding in Lisbon").verdict == "unknown"
+
+
 def test_a_summary_gets_whole_passages(notes):
     talk = [f"- Point {at}: the committee went on to something else entirely." for at in range(60)]
     talk[20:28] = [

@@ -374,7 +374,7 @@ def test_two_processes_on_one_index(notes):
     (notes.root / "memory").mkdir()
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = [subprocess.Popen([sys.executable, "-c", code, str(notes.root), name], env=env) for name in ("aa", "bb")]
-    assert [process.wait(60) for process in running] == [0, 0]
+    assert [process.wait(300) for process in running] == [0, 0]
     memory = notes.open()
     assert memory.sync().problems == []
     assert memory.status().files == 30

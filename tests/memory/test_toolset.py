@@ -87,6 +87,7 @@ def test_recall(memory):
     result = toolset.recall(memory, {"query": "what is the boat called", "k": 1, "budgetTokens": 60})
     assert result["items"][0]["source"].startswith("MEMORY.md#L1")
     assert result["tokens"] <= 60
+    assert len(result["items"][0]["why"]) == 2 < len(memory.recall("what is the boat called")[0].why)
     assert "error" in toolset.recall(memory, {"query": "boat", "since": "whenever"})
 
 

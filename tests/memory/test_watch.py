@@ -49,7 +49,7 @@ async def test_the_real_watcher_sees_a_new_note(notes):
     memory.sync()
     task = asyncio.create_task(watch(memory))
     try:
-        for attempt in range(100):
+        for attempt in range(900):
             notes.write(f"memory/b{attempt}.md", "two\n")  # again, should the watcher not be up yet
             await asyncio.sleep(0.1)
             if memory.status().files > 1:

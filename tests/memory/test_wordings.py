@@ -91,6 +91,15 @@ def test_what_is_denied_again_and_again_is_no_preference():
     assert all("cocoa" not in values for values in liked(lines).values())
 
 
+def test_strangers_words_teach_nothing():
+    lines, _ = months(random.Random(3))
+    for line in lines:
+        line.teaches = False
+    assert not liked(lines)
+    lines = [told("Anna's favourite drink is rooibusch.", teaches=False), told("Ines prefers rooibusch.", 3)]
+    assert not read_together(lines, PEOPLE)[1][0].about
+
+
 def test_an_opinion_that_was_written_down_needs_no_word_of_liking():
     lines = [
         Said(1, "Swears by coffee.", (), "otto", opinion=True, retained=True),

@@ -11,17 +11,18 @@ from bench.bench_notebook import SETS, measure, people
 # Least share right, most wrong of what was asked, most answered of what was never told. All sets but the first were
 # written after the code, by other voices; docs/models.md says how they did before anything was changed for them.
 FLOORS = {
-    "first": (0.78, 0.04, 0.06),
-    "second": (0.66, 0.04, 0.05),
-    "third": (0.65, 0.04, 0.05),
-    "fourth": (0.80, 0.04, 0.05),
+    "first": (0.77, 0.04, 0.06),
+    "second": (0.67, 0.04, 0.05),
+    "third": (0.67, 0.04, 0.05),
+    "fourth": (0.82, 0.04, 0.05),
     "fifth": (0.76, 0.04, 0.05),
-    "sixth": (0.54, 0.04, 0.05),
+    "sixth": (0.56, 0.04, 0.06),
     "seventh": (0.76, 0.04, 0.08),
-    "eighth": (0.54, 0.04, 0.06),
-    "ninth": (0.52, 0.04, 0.10),
-    "tenth": (0.45, 0.04, 0.18),
-    "eleventh": (0.46, 0.04, 0.16),
+    "eighth": (0.56, 0.04, 0.05),
+    "ninth": (0.50, 0.04, 0.09),
+    "tenth": (0.46, 0.04, 0.14),
+    "eleventh": (0.51, 0.04, 0.12),
+    "twelfth": (0.38, 0.04, 0.18),
 }
 # Vectors bring more lines to choose from: they help where words are new, and cost a little where the thesaurus knows them.
 WITH_VECTORS = (-0.08, 0.0, 0.04)
@@ -51,6 +52,7 @@ def test_the_sets_are_as_large_as_they_say():
         "ninth": (100, 150, 50),
         "tenth": (100, 150, 50),
         "eleventh": (100, 150, 50),
+        "twelfth": (100, 150, 50),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip

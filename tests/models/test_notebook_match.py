@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from homarus.models.notebook.evidence import Line, compared
 from homarus.models.notebook.language import read
-from homarus.models.notebook.match import matches, nearness
+from homarus.models.notebook.match import matches
 
 
 def lacks(question: str, line: str) -> float:
@@ -21,6 +22,7 @@ def lacks(question: str, line: str) -> float:
         ("Wie heißt der Wirt?", "Der Wirt heißt Sepp.", "Das Treffen mit Hans ist beim alten Wirt."),
         ("Who is Bukola marrying?", "Bukola marries Tunde in July.", "Bukola is getting married in Lagos."),
         ("How long is the dinghy?", "The dinghy is 3.2 m.", "The rent of the dinghy is paid till March."),
+        ("How long is the dinghy?", "The dinghy is 3 m.", "The dinghy is laid up for 22 pounds a month."),
         ("What is Greta charging us?", "Greta wants 40 euros.", "Greta wants the files soon."),
         ("Um wie viel Uhr ist Probe?", "Probe ab halb acht.", "Probe mit 30 Leuten."),
         ("Wann ist der Laden zu?", "Der Laden ist zu bis Aschermittwoch.", "Der Laden ist zu."),
@@ -46,8 +48,32 @@ def test_words_in_common_count_only_so_far():
     assert found[0].lead <= 1.0
 
 
-def test_nearness_tells_the_question_without_its_names_apart():
-    first, second = nearness([(0.6, 0.2), (0.4, 0.3)])
-    assert (first.cosine, first.bare, first.gap) == (0.6, 0.2, 0.0)
-    assert (second.bare, second.lead) == (0.3, 0.0)
-    assert first.lead == pytest.approx(0.2)
+@pytest.mark.parametrize(
+    ("question", "was", "will_be"),
+    [
+        ("Where did I buy the drum kit?", "I bought the drum kit in Leeds.", "The drum kit is at Efua's in Croydon."),
+        ("When was the roof repaired?", "The roof was repaired in May.", "The roof gets new tiles on 3 May."),
+        ("Was hat der Traktor gekostet?", "Der Traktor hat 9.000 Euro gekostet.", "Der Traktor ist ein Fendt 211."),
+    ],
+)
+def test_asked_what_was_a_line_about_what_is_says_less(question: str, was: str, will_be: str):
+    past, other = compared(question, [Line(was, "a.md#L1"), Line(will_be, "a.md#L2")])
+    assert (past.no_past, other.no_past) == (0.0, 1.0)
+    assert compared("Where is the drum kit?", [Line(will_be, "a.md#L2")])[0].no_past == 0.0
+
+
+def test_a_line_brings_its_cosines_or_none():
+    near, none = compared("Who?", [Line("Ann", "a.md#L1", cosine=0.6, bare=0.2), Line("Ben", "a.md#L2")])
+    assert (near.cosine, near.bare, none.cosine, none.bare) == (0.6, 0.2, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("In what city is my mum?", "My mother stays in Poltava."),
+        ("What does my eldest son do?", "Our eldest, Joel, is a doctor."),
+        ("Unter welcher Nummer erreiche ich den Wirt?", "Der Wirt hat die 0151 5550."),
+    ],
+)
+def test_nobody_is_missing_from_a_line_that_speaks_of_them(question: str, line: str):
+    assert compared(question, [Line(line, "a.md#L1")])[0].no_name == 0.0

@@ -16,6 +16,7 @@ from tests.scenarios.script import Line
 from tests.scenarios.test_chat import MAIN, Writer, house
 
 from homarus.core.messages import Inbound, Outbound, User
+from homarus.runtime.intake import _chat
 from homarus.runtime.speech import INTERRUPTED
 from homarus.runtime.switchboard import SHOWN, Switchboard
 
@@ -173,3 +174,23 @@ async def test_a_command_is_not_given_twice(tmp_path: Path) -> None:
         await seen.says("go on")
         await seen.sees(1)
     assert seen.texts == ["answer 1"], "the command that was cut off is not given again"
+
+
+async def test_messages_that_became_one_are_not_handed_over_again_one_by_one(tmp_path: Path) -> None:
+    home = house(tmp_path, "to both", messages={"inbound": {"debounceMs": 3_600_000}})
+    async with home.agent() as agent, served(agent, chat := Platform()) as board:
+        await chat.says("one")
+        await chat.says("two")
+        for whole in board.intake._debounce.flush():  # an hour later
+            board.intake._begin(whole, tuple(board.intake._merged.pop(_chat(whole))))
+        await chat.sees(1)
+        await agent.client.runtime.lane(MAIN).idle()
+    journal = home.state / "homarus" / "channels" / "intake.jsonl"
+    kept = [line for line in journal.read_text().splitlines() if "settled" not in line]  # those notes a crash may take
+    assert len(kept) == 3
+    journal.write_text("".join(f"{line}\n" for line in kept))
+    again = left_behind(home, tmp_path, "to one of them again")
+    async with again.agent() as agent, served(agent, seen := Platform()) as board:
+        await until(lambda: not board.intake.waiting)
+        await agent.client.runtime.lane(MAIN).idle()
+    assert (again.model.requests, seen.texts) == ([], [])

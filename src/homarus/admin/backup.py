@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
@@ -36,6 +37,7 @@ _MAX_MANIFEST = 256 << 20
 _LEFT_OUT = frozenset({"state/models", "state/tmp"})
 _LEFT_OUT_ANYWHERE = frozenset({"node_modules", "__pycache__"})
 _BESIDE = ("-wal", "-shm", "-journal")
+_DAMAGED = "it is damaged, or it was cut off, or it is no backup of homarus; take another one"
 Progress = Callable[[int, int, str], None]
 
 
@@ -223,7 +225,7 @@ def verify(path: Path) -> tuple[Manifest, list[str]]:
                     digest.update(data)
                 seen[member.name] = Entry(member.size, digest.hexdigest(), 0)
     if manifest is None:
-        raise HomarusError(f"{path} has no manifest", cure="it is no backup of homarus, or it was cut off")
+        raise HomarusError(f"{path} has no manifest at its end", cure=_DAMAGED)
     for name, entry in manifest.files.items():
         found = seen.pop(name, None)
         if found is None:
@@ -256,9 +258,9 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Manifest:
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeError) as problem:
-        raise HomarusError(f"the manifest cannot be read: {problem}") from None
+        raise HomarusError(f"the manifest cannot be read: {problem}", cure=_DAMAGED) from None
     if found.format != FORMAT or STATE not in found.roots:
-        raise HomarusError(f"the backup has the format {found.format}; this program reads {FORMAT}")
+        raise HomarusError(f"the backup has the format {found.format}; this program reads {FORMAT}", cure=_DAMAGED)
     return found
 
 
@@ -268,9 +270,9 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(path, "r:gz") as archive:
             yield archive
     except (FileNotFoundError, IsADirectoryError, PermissionError) as problem:
-        raise HomarusError(f"cannot read {path}: {problem.strerror}", cure="check the name") from None
-    except (tarfile.TarError, EOFError, OSError, ValueError) as problem:
-        raise HomarusError(f"cannot read {path}: {problem}", cure="it is no archive, or it was cut off") from None
+        raise HomarusError(f"cannot read {path}: {problem.strerror}", cure="check the path") from None
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as problem:
+        raise HomarusError(f"cannot read {path}: {problem}", cure=_DAMAGED) from None
 
 
 def restore(path: Path, places: Mapping[str, Path], now: datetime, *, replace: bool = False) -> list[str]:
@@ -283,8 +285,7 @@ def restore(path: Path, places: Mapping[str, Path], now: datetime, *, replace: b
         raise HomarusError(f"{path} is damaged: {problems[0]} ({len(problems)} problems)", cure="take another backup")
     for name in manifest.roots:
         place = places[name]
-        if _served(place):
-            raise HomarusError("a gateway serves this home", cure="homarus gateway stop")
+        _refuse_where_used(place)
         if not replace and place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise HomarusError(f"{place} is not empty", cure="--replace moves it aside first, or use --to FOLDER")
     with ExitStack() as held:
@@ -334,5 +335,10 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, ent
         os.fsync(out.fileno())
 
 
-def _served(place: Path) -> bool:
-    return any(holder(lock) is not None for lock in place.glob("*/gateway.lock"))
+def _refuse_where_used(place: Path) -> None:
+    """Raise where a gateway serves a home, or somebody has one of its sessions open."""
+    for pattern in ("*/gateway.lock", "agents/*/sessions/*.lock"):
+        for user in filter(None, map(holder, sorted(place.glob(pattern)))):
+            if user.get("purpose") == "gateway":
+                raise HomarusError(f"a gateway serves this home: pid {user.get('pid')}", cure="homarus gateway stop")
+            raise HomarusError(f"pid {user.get('pid')} has a session of this home open", cure="end that program first")

@@ -59,13 +59,12 @@ def _unit(command: Sequence[str], env: Mapping[str, str]) -> str:
     variables = "\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in env.items())
     return f"""[Unit]
 Description=homarus gateway
-After=network-online.target
-Wants=network-online.target
 
 [Service]
-ExecStart={" ".join(_quoted(word) for word in command)}
+ExecStart={" ".join(_quoted(word).replace("$", "$$") for word in command)}
 {variables}
-Restart=always
+# After a crash; what 'homarus gateway stop' ended stays so.
+Restart=on-failure
 RestartSec=3
 # It serves already, or its configuration is broken: starting it again would not help.
 RestartPreventExitStatus=78
@@ -80,10 +79,10 @@ WantedBy=default.target
 
 
 def _quoted(word: str) -> str:
-    """Write a word for systemd, which reads %, $ and quotes in a way of its own."""
+    """Write a word for systemd, which reads % and quotes in a way of its own, and $ only in the line of the command."""
     if any(ord(char) < 32 for char in word):
         raise HomarusError(f"{word!r} cannot be written into a unit", cure="take control characters out of the path")
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def _plist(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> str:

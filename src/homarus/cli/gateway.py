@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -170,7 +171,9 @@ def status(app: App, as_json: bool) -> int:
     else:
         app.out.line(f"pid {facts['pid']} serves {app.paths.state_dir} on port {facts['port']} since {facts['since']}")
         app.out.line(
-            f"version {facts['version']}, {facts['sessions']} sessions" if facts["answers"] else facts["problem"]
+            f"version {facts['version']}, {facts['sessions']} session{'' if facts['sessions'] == 1 else 's'}"
+            if facts["answers"]
+            else facts["problem"]
         )
     return 0 if held else 1
 
@@ -243,10 +246,14 @@ def install(app: App, no_start: bool, as_json: bool) -> int:
 
     made = _make_token(app)
     found = service.service_for(app.paths, app.env)
+    if (pid := _holder(app).get("pid")) and not found.path.exists():
+        app.out.warn(f"pid {pid} serves this home now: the service starts after 'homarus gateway stop'")
     taken = service.install(found, start=not no_start)
     app.out.answer({"path": str(found.path), "taken": taken}, f"{made}\nwrote {found.path}".strip(), as_json=as_json)
     if not taken:
         app.out.problem(f"the supervisor did not take it: {' '.join(found.state)} says more")
+    elif found.state[0] == "systemctl" and not as_json:
+        app.out.line("it ends when you log out; 'loginctl enable-linger' lets it run on")
     return 0 if taken else 1
 
 
@@ -285,26 +292,23 @@ def health(app: App, as_json: bool) -> int:
 @with_json
 def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None:
     """Show the gateway's log. It needs no running gateway."""
-    from homarus.gateway.logs import LEDGER, log_path, read_ledger, read_log
+    from homarus.gateway.logs import LEDGER, Tail, log_path, read_ledger, read_log
 
     folder, path = app.paths.own_dir / LEDGER, log_path(app.config)
+    # Followed from before the ledger is read, so that nothing falls between the two.
+    newest = Tail(lambda: max(folder.glob("*.jsonl"), default=folder / "none")) if audit else None
     rows, place = (read_ledger(folder, limit), 0) if audit else read_log(path, limit)
-    if as_json and not follow:
-        app.out.json(rows)
-        return
-    if not rows and not follow:
-        app.out.line(f"nothing was written yet: {folder if audit else path}")
-    _show(app, rows, as_json=as_json)
-    seen = len(read_ledger(folder, 1_000_000)) if audit and follow else 0
-    while follow:
-        app.out.out.flush()
-        time.sleep(1.0)
-        if audit:
-            everything = read_ledger(folder, 1_000_000)
-            rows, seen = everything[seen:], len(everything)
-        else:
-            rows, place = read_log(path, 100_000, place)
+    with contextlib.closing(newest or Tail(lambda: path, place)) as tail:
+        if as_json and not follow:
+            app.out.json(rows)
+            return
+        if not rows and not follow:
+            app.out.line(f"nothing was written yet: {folder if audit else path}")
         _show(app, rows, as_json=as_json)
+        while follow:
+            app.out.out.flush()
+            time.sleep(1.0)
+            _show(app, tail.more(), as_json=as_json)
 
 
 def _show(app: App, rows: list[dict[str, Any]], *, as_json: bool) -> None:

@@ -333,6 +333,9 @@ def print_answer(out: Output, query: str, answer: Answer, problems: Sequence[str
             out.line("  " + marked(out, line, terms))
         if hit.also:
             out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if hit.confidence is not None:
+            sure = f"  sure {hit.confidence:.2f}" + (f" ({hit.evidence})" if hit.evidence else "")
+            out.line(out.style(sure, "dim"))
         if hit.superseded_by:
             out.line(out.style(f"  replaced by {hit.superseded_by}", "dim"))
         if hit.origin:

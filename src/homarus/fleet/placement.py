@@ -22,7 +22,6 @@ _FREE = """recursive names as (
   select (select worker from lease where worker > names.worker order by worker limit 1) from names where worker is not null),
 dead as (select n.worker from names n left join worker w on w.name = n.worker where n.worker is not null
   and (w.name is null or w.beat < clock_timestamp() - make_interval(secs => $2)))"""
-_DEAD = "(w.name is null or w.beat < clock_timestamp() - make_interval(secs => $2))"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -130,11 +129,14 @@ class Placement:
     async def take(self, home: str) -> Lease | None:
         """Take one home if nobody alive has it; None otherwise, and when another was quicker."""
         rows = await self._database.ask(
-            f"""with free as (
-              select l.home from lease l left join worker w on w.name = l.worker join home h using (home)
-              where l.home = $3 and (l.worker is null or {_DEAD}) and h.format <= $4 for update of l skip locked)
+            # A row that changed while it was being locked is looked at again, but not the tables beside it: so who lives is asked by itself.
+            """with free as (
+              select l.home from lease l join home h using (home)
+              where l.home = $3 and h.format <= $4 and (l.worker is null or l.worker <> all(array(
+                select name from worker where beat >= clock_timestamp() - make_interval(secs => $2))))
+              for update of l skip locked)
             update lease set worker = $1, epoch = epoch + 1, since = clock_timestamp(), wish = null
-            from free where lease.home = free.home returning lease.home, lease.epoch""",  # noqa: S608 - a constant
+            from free where lease.home = free.home returning lease.home, lease.epoch""",
             self.worker, self.ttl, home, FORMAT,
         )  # fmt: skip
         return Lease(home, rows[0]["epoch"], self.worker) if rows else None

@@ -122,10 +122,11 @@ class Worker:
             except StorageError as problem:
                 _log.warning("%s", problem)
             else:
-                # After a silence, ours or the database's, whoever looks dead may only look so: the period begins anew.
+                # After a silence, ours or the database's, whoever looks dead may only look so: the period begins anew,
+                # and is longer, because not all come back in the same moment.
                 before, heard = heard, time.monotonic()
                 if heard - before > self.placement.ttl:
-                    self._steady = heard
+                    self._steady = heard + (self.placement.ttl if before else 0.0)
                 if self._pulse is None:
                     return
             if time.monotonic() - heard > self.placement.ttl:

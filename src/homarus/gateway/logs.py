@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -41,16 +41,26 @@ class JsonLines(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path, self._fd = path, -1
-        ensure_dir(path.parent)
-        self._size = path.stat().st_size if path.exists() else 0
-        self._fd = self._open()
+        self._open()
 
-    def _open(self) -> int:
-        return os.open(self._path, _APPEND, 0o600)
+    def _open(self) -> None:
+        ensure_dir(self._path.parent)
+        self._fd = os.open(self._path, _APPEND, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+    def _is_moved(self) -> bool:
+        """Say whether somebody moved the file away, as programs that rotate logs do, or removed it."""
+        try:
+            return self._path.stat().st_ino != os.fstat(self._fd).st_ino
+        except FileNotFoundError:
+            return True
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             data = msgspec.json.encode(line_of(record)) + b"\n"
+            if self._is_moved():
+                os.close(self._fd)
+                self._open()
             if self._size + len(data) > MAX_LOG:
                 self._turn()
             os.write(self._fd, data)
@@ -68,7 +78,7 @@ class JsonLines(logging.Handler):
             if older.exists():
                 older.replace(self._path.with_name(f"{self._path.name}.{number + 1}"))
         self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        self._fd, self._size = self._open(), 0
+        self._open()
 
     def close(self) -> None:
         super().close()
@@ -202,13 +212,7 @@ def read_ledger(folder: Path, limit: int) -> list[dict[str, Any]]:
     """Return the newest rows, oldest first; lines that are damaged are passed over."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.jsonl"), reverse=True) if folder.is_dir() else ():
-        rows = []
-        for line in path.read_bytes().splitlines():
-            try:
-                rows.append(msgspec.json.decode(line, type=dict[str, Any]))
-            except ValueError:
-                continue
-        found = rows + found
+        found = _rows(path.read_bytes()) + found
         if len(found) >= limit:
             break
     return found[-limit:]
@@ -225,10 +229,65 @@ def read_log(path: Path, limit: int, place: int | None = None) -> tuple[list[dic
     except FileNotFoundError:
         return [], 0
     whole = data[: data.rfind(b"\n") + 1]  # half a line is read when it is whole
+    return _rows(whole)[-limit:], start + len(whole)
+
+
+def _rows(data: bytes) -> list[dict[str, Any]]:
     rows = []
-    for line in whole.splitlines():
+    for line in data.splitlines():
         try:
             rows.append(msgspec.json.decode(line, type=dict[str, Any]))
         except ValueError:
             continue
-    return rows[-limit:], start + len(whole)
+    return rows
+
+
+class Tail:
+    """Follows what is appended to a file, to its last line and then on in the file that took its place: the log's after it
+    was full, the ledger's of the next day. `where` names the file as it is now."""
+
+    def __init__(self, where: Callable[[], Path], place: int | None = None) -> None:
+        self._where = where
+        self._file: BinaryIO | None = None
+        self._rest = b""
+        self._open(place)
+
+    def _open(self, place: int | None) -> None:
+        try:
+            self._file = self._where().open("rb")
+        except OSError:
+            return  # nobody has written yet
+        self._file.seek(*((0, os.SEEK_END) if place is None else (place, os.SEEK_SET)))
+
+    def more(self) -> list[dict[str, Any]]:
+        """Return the rows that came since the last call."""
+        rows = self._read()
+        if self._is_over():
+            rows += self._read()  # what was written between the two
+            self.close()
+            self._open(0)
+            rows += self._read()
+        return rows
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._file is None:
+            return []
+        whole, ending, self._rest = (self._rest + self._file.read()).rpartition(b"\n")
+        return _rows(whole + ending)
+
+    def _is_over(self) -> bool:
+        """Say whether another file has the name now, or this one was emptied."""
+        try:
+            now = self._where().stat()
+        except OSError:
+            return False
+        if self._file is None:
+            return True
+        here = os.fstat(self._file.fileno())
+        return (here.st_dev, here.st_ino) != (now.st_dev, now.st_ino) or here.st_size < self._file.tell()
+
+    def close(self) -> None:
+        self._rest = b""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -149,6 +149,7 @@ LEAST_PART, LEAST_HEAD, COMPOUNDS = (
     3,
     30,
 )  # letters of a part of a compound and of what stands before it; and how many are looked up
+COMMON = 500  # lines from which on another word on the same matter tells too little to be looked at
 KEPT_IDS = 400_000  # ids in memory over all words, about 28 MB
 
 
@@ -167,6 +168,7 @@ class Postings:
 
     def __init__(self) -> None:
         self._cache: BoundedCache[str, Posting] = BoundedCache(4096, KEPT_IDS, lambda p: len(p.ids or ()) + 50)
+        self._matters: BoundedCache[str, dict[int, float]] = BoundedCache(256, KEPT_IDS, lambda lines: len(lines) + 50)
         self.lines = 0
         self.words = 0
         self.highest = 0
@@ -174,6 +176,7 @@ class Postings:
 
     def clear(self) -> None:
         self._cache.clear()
+        self._matters.clear()
         self._vocabulary = ""
         self.lines = 0
 
@@ -193,19 +196,20 @@ class Postings:
 
         Where no word of a question stands anywhere, longer words that begin with one are better than nothing.
         """
-        self.measure(conn)
         terms = list(terms)
-        found = self._find(conn, terms)
+        found = self.find(conn, terms)
         if foreign:
-            found += self._find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
+            found += self.find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
         if not found:
-            return self._find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
+            return self.find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
         known = {posting.term for posting in found}
-        return found + self._find(
+        return found + self.find(
             conn, [f"{beginning(t)}*" for t in terms if t not in known and len(t) >= LONG and t.isalpha()]
         )
 
-    def _find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
+    def find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
+        """Return the postings of those words that stand somewhere; two forms of one stem count once."""
+        self.measure(conn)
         found: list[Posting] = []
         seen: set[tuple[str, int]] = set()
         for term in terms:
@@ -219,6 +223,25 @@ class Postings:
             if identity not in seen:
                 seen.add(identity)
                 found.append(posting)
+        return found
+
+    def matter(self, conn: sqlite3.Connection, term: str, others: Iterable[str]) -> dict[int, float]:
+        """Return the lines that hold one of these words on the same matter as `term`, the rarest first, and their rarity."""
+        self.measure(conn)
+        found = self._matters.get(term)
+        if found is None:
+            held = []
+            for word in others:
+                rows = conn.execute(
+                    "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? LIMIT ?", (match_expression(word), COMMON + 1)
+                ).fetchall()
+                if len(rows) <= COMMON:
+                    held.append((idf(len(rows), self.lines), [row[0] for row in rows]))
+            found = {}
+            for rarity, ids in sorted(held, reverse=True):
+                for number in ids:
+                    found.setdefault(number, rarity)
+            self._matters.put(term, found)
         return found
 
     def weight(self, term: str) -> float:
@@ -316,8 +339,8 @@ class Pool(Struct):
 
 def of_kind(conn: sqlite3.Connection, postings: Postings, query: Query) -> frozenset[int]:
     """Return the lines that hold a thing of the kind asked for: "tea" for a question about drinks."""
-    found = postings.look_up(conn, members(query.category)) if query.category else []
-    return frozenset().union(*(posting.ids for posting in found if posting.ids and not posting.weak))
+    found = postings.find(conn, members(query.category)) if query.category else []
+    return frozenset().union(*(posting.ids for posting in found if posting.ids))
 
 
 def gather(

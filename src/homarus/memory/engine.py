@@ -56,6 +56,7 @@ LABELS = {
     "length": "length of the line",
     "question": "is itself a question",
     "above": "words in the headings above",
+    "related": "words on the same matter",
     "exact": "holds all the words asked for",
     "near": "share of the question in the line and beside it",
     "pair": "two words that stand together in the question",

@@ -9,6 +9,7 @@ from datetime import date
 from msgspec import Struct
 
 from homarus.memory.bank.categories import asked_for
+from homarus.memory.related import related
 from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
@@ -77,6 +78,7 @@ class Query(Struct, frozen=True):
     bare: str = ""  # the question without the names, for vectors
     foreign: bool = False  # a question in none of the words that English questions are made of
     category: str = ""  # what kind of thing is asked for, where everyday words of that kind are known
+    related: dict[str, tuple[str, ...]] = {}  # for each word of `core` others that speak of the same matter
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
 
@@ -104,11 +106,13 @@ def analyse(
         term for term in terms for name in found for part in words(name) if len(term) >= 3 and part.startswith(term)
     }
     core = tuple(term for term in terms if term not in spoken and term not in prefixes)
-    if _asks(text):
+    asks, foreign = _asks(text), _foreign(text)
+    if asks:
         core = tuple(term for term in core if term not in _FRAME) or core
     called = tuple(term for term in _capitals(text) if term in core)
     subject = tuple(term for term in _subjects(text) if term in called)
     unnamed = spoken | set(subject)
+    matters = {term: others for term in core if term not in called and (others := related(term))}
     return Query(
         text=text,
         terms=terms,
@@ -119,8 +123,9 @@ def analyse(
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
-        foreign=_foreign(text),
-        category=next(filter(None, map(asked_for, core)), "") if _asks(text) else "",
+        foreign=foreign,
+        category=next(filter(None, map(asked_for, core)), "") if asks else "",
+        related=matters if asks and not foreign else {},
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )

@@ -9,14 +9,16 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
+from itertools import islice
 from math import log
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct, structs
 
 from homarus.memory import signals
+from homarus.memory.bank.categories import asked_for
 from homarus.memory.bank.claims import claims, gives_up, replaced
-from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, of_kind
+from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, idf, of_kind
 from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
@@ -34,24 +36,25 @@ KINDS_OF_VECTORS: tuple[Kind, ...] = ("words", "static", "lines", "model")
 PRICE = 0.25
 # Fitted on conversations that were left out one by one, then rounded (docs/memory-ranking.md); one column per kind.
 FITTED: Mapping[str, tuple[float, float, float, float]] = {
-    "word": (0.40, 0.0, 0.0, 0.0),
-    "window": (0.90, 0.55, 0.55, 0.65),
-    "near": (0.30, 0.0, 0.60, 0.0),
+    "word": (0.50, 0.0, 0.0, 0.0),
+    "window": (0.70, 0.55, 0.55, 0.65),
+    "near": (0.40, 0.0, 0.60, 0.0),
     "pair": (0.15, 0.20, 0.20, 0.15),
     "soft": (0.0, 0.60, 0.0, 0.65),
     "vector": (0.0, 0.50, 0.75, 0.50),
     "vectors": (0.0, 0.45, 0.70, 0.55),
     "sentence": (0.0, 0.0, 0.0, 0.45),
-    "name": (0.30, 0.35, 0.45, 0.45),
-    "own": (0.30, 0.25, 0.15, 0.15),
+    "name": (0.35, 0.35, 0.45, 0.45),
+    "own": (0.35, 0.25, 0.15, 0.15),
     "date": (1.30, 1.30, 1.30, 1.30),
     "when": (0.50, 0.50, 0.50, 0.50),
     "number": (0.35, 0.35, 0.35, 0.35),
     "proper": (0.30, 0.30, 0.25, 0.25),
-    "answer": (0.50, 0.30, 0.25, 0.35),
+    "answer": (0.60, 0.30, 0.25, 0.35),
     "day": (0.50, 0.40, 0.30, 0.30),
-    "length": (0.55, 0.30, 0.40, 0.15),
+    "length": (0.50, 0.30, 0.40, 0.15),
     "kind": (0.30, 0.30, 0.20, 0.0),
+    "related": (0.70, 0.80, 0.70, 0.30),
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
 # What no conversation can teach; each touches only notes that have such lines.
@@ -154,7 +157,10 @@ def rank(
     postings, lines = known.postings, known.lines
     asked = vectors.propose(conn, query, keep) if vectors else None
     kind = of_kind(conn, postings, query)
+    matters = {term: postings.matter(conn, term, others) for term, others in query.related.items()}
     extra = [*(asked.nearest if asked else ()), *sorted(kind, reverse=True)[:keep]]
+    for lines_of_matter in matters.values():
+        extra += islice(lines_of_matter, keep // (4 * len(matters)))
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=extra, keep=keep)
     rows = filters.kept(lines.rows(conn, pool.ids))
     average = postings.average(conn)
@@ -164,6 +170,7 @@ def rank(
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
     columns["date"] = signals.dates(query, rows)
     columns["kind"] = [1.0 if row.id in kind else 0.0 for row in rows]
+    columns["related"] = signals.related(query, rows, pool, matters, idf(0, postings.lines))
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
     columns |= signals.support(rows, columns["word"])
@@ -277,6 +284,9 @@ def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     return sorted(lead, key=lambda index: -value[index]) + order[ranked.keep :]
 
 
+KIND = 0.9  # how far a thing of the kind asked for stands for the word: "takes coffee" answers what somebody drinks
+
+
 def confidence(ranked: Ranked) -> float:
     """Return how likely the question is answered: how much of it stands in lines of the one it is about.
 
@@ -298,7 +308,16 @@ def confidence(ranked: Ranked) -> float:
     best = beyond(columns["near"][lead[0]]) if lead[0] in own else 0.0
     meant = max([columns["cosine"][at] for at in own if "cosine" in columns and at == lead[0]], default=0.0)
     said = max([beyond(columns["covered"][at]) for at in own], default=0.0)
-    return min(1.0, max(meant, 0.0) * 0.5 + (best + said) / 2)
+    held = any(columns["kind"][at] > 0 for at in own)
+    kind = KIND * beyond(share + _named_kinds(ranked, {one.term: one.idf for one in core}, total)) if held else 0.0
+    return min(1.0, max(meant, 0.0) * 0.5 + max(kind, (best + said) / 2))
+
+
+def _named_kinds(ranked: Ranked, listed: Mapping[str, float], total: float) -> float:
+    """Return how much of a question are words for a kind of thing ("which drinks"): a thing of that kind stands for them."""
+    absent = [term for term in ranked.query.core if term not in listed]
+    each = ranked.pool.absent / len(absent) if absent else 0.0
+    return sum(listed.get(term, each) for term in ranked.query.core if asked_for(term)) / total
 
 
 PASSAGES, SHARE = 8, 0.7  # chunks that are looked at, and the share of the budget that goes to them

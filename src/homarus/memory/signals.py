@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
 from math import exp, log, log1p
 
 from homarus.memory.candidates import LineRow, Pool
 from homarus.memory.query import Query
 from homarus.memory.schema import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
-from homarus.memory.terms import plain, words
+from homarus.memory.terms import plain, stem, words
 
 K1, B = 1.2, 0.75
 # How long after (days) a thing is still written down, by how exactly the question names the time; before it: three days.
@@ -24,6 +24,9 @@ DIGIT = 3  # bits that count a word within five lines
 ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
 Columns = dict[str, list[float]]
+Matters = Mapping[
+    str, Mapping[int, float]
+]  # for words of the question the lines with others on the same matter, and their rarity
 Above = dict[int, tuple[int, ...]]  # each heading and those above it
 
 
@@ -124,6 +127,20 @@ def _headed(pool: Pool, core: int, above: Above) -> dict[int | None, int]:
             for one in heads:
                 found[head] |= own.get(one, 0)
     return found
+
+
+def related(query: Query, rows: list[LineRow], pool: Pool, matters: Matters, rarest: float) -> list[float]:
+    """Return how much of the question a line answers in other words: for a word it lacks, the rarest one on the same matter."""
+    found = {stem(posting.term): (ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)}
+    worth = {term: found.get(stem(term), (frozenset(), rarest)) for term in query.core}
+    total = rarest * sum([weight for _, weight in worth.values()]) or 1.0
+    out = [0.0] * len(rows)
+    for term, lines in matters.items():
+        own, weight = worth[term]
+        for at, row in enumerate(rows) if lines else ():
+            if row.id in lines and row.id not in own:
+                out[at] += weight * lines[row.id] / total
+    return out
 
 
 def names(query: Query, rows: list[LineRow], pool: Pool, lines: int) -> list[float]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
+REASONS = 2  # all that speak for a passage cost a model as much as the passage; people have `memory explain`
 WIKI = "bank/"
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -228,7 +229,7 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {
-        "items": [as_json(hit) for hit in answer],
+        "items": [as_json(hit) | {"why": list(hit.why[:REASONS])} for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
         "confidence": answer.confidence,

@@ -41,6 +41,7 @@ FULL = "⚠️ Too much is waiting here already, so this message was not taken. 
 # Among the facts of a message, while it is in here: what nobody asked for does not follow its sender.
 _STAYS = "staysHere"
 _LETTER = "#letter"  # what another program answers, whose answer is brought from here
+_JOINED = "#joined"  # several messages that became one; also the name of its fact that says which
 _VOICE = "#voice"  # a voice of a group, to be heard before it is decided whether it speaks to the agent
 MAX_VOICES = 20
 CLAIM = "message:claim"
@@ -168,14 +169,19 @@ class Intake:
     def recover(self) -> int:
         """Go on with what an earlier process took in and did not hand over."""
         pending = self._journal.pending
+        parts = {key for item in pending for key in item.facts.get(_JOINED, ())}
+        self._journal.settle(*parts)
         for item in pending:
+            if item.key in parts:
+                continue
             if item.key.endswith(_VOICE):
                 self._do(self._listened(item.inbound, item.key, self._order(item.inbound).place()))
             elif item.key.endswith(_LETTER):
                 self._do(self._elsewhere(replace(item, key=item.key.removesuffix(_LETTER))))
             else:
-                self._begin(item.inbound, (item.key,))
-        return len(pending)
+                facts = {name: value for name, value in item.facts.items() if name != _JOINED}
+                self._begin(replace(item.inbound, facts=facts or None), (item.key,))
+        return len(pending) - len(parts)
 
     async def aclose(self) -> None:
         """Stop; what waits stays in the journal."""
@@ -227,6 +233,12 @@ class Intake:
         self._wake()
 
     def _begin(self, inbound: Inbound, keys: tuple[str, ...]) -> None:
+        if len(keys) > 1:  # after a crash none of them is handed over by itself as well
+            whole = replace(inbound, facts={**(inbound.facts or {}), _JOINED: list(keys)})
+            joined = Queued(keys[-1] + _JOINED, whole, Route("", SessionKey.parse("main")))
+            self._journal.accept(joined)
+            self._journal.settle(*keys)
+            keys = (joined.key,)
         order = Order() if is_urgent(inbound.text) else self._order(inbound)
         self._do(self._later(inbound, keys, order.place()))
 

@@ -123,6 +123,7 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
             fact.entities[0].replace("-", " ") if fact.entities else "",
             opinion=fact.kind == "opinion",
             retained=True,
+            teaches=fact.trusted,
         )
         for fact in retained
     ]
@@ -130,7 +131,7 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
     retained = [replace(fact, claims=found) for fact, found in zip(retained, claimed, strict=False)]
     said = {(fact.path, fact.line) for fact in retained} | {(path, line) for path, line, _, _ in told}
     texts = {(fact.text, fact.day) for fact in retained}
-    plainly = list(_inferred(conn, zip(rows, claimed[len(retained) :], strict=True), people, aliases))
+    plainly = list(_inferred(zip(rows, claimed[len(retained) :], strict=True), people, aliases))
     found = [
         fact
         for fact in plainly
@@ -260,9 +261,13 @@ class _Row(Struct):
     flags: int
     linked: list[str]
     said: Said
+    origin: tuple[str, ...]
 
 
 def _plain_lines(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[_Row]:
+    origins: dict[tuple[int, int], tuple[str, ...]] = {}
+    for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
+        origins[file, line] = (*origins.get((file, line), ()), source)
     rows = conn.execute(
         "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.flags, l.entities, l.text FROM lines l JOIN files f ON f.id = l.file"
         " WHERE l.kind IN ('note', 'turn') AND l.size BETWEEN 2 AND ? AND l.flags & ? = 0 AND f.path NOT LIKE 'bank/%'"
@@ -280,8 +285,10 @@ def _plain_lines(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[
             continue
         linked = [*([name] if name != speaker else []), *filter(None, entities.split("\x1f"))]
         own = plain(who) if _OWN.search(body) else ""
-        said = Said(day or 0, body, _about(claims(body, linked, who), aliases), own)
-        yield _Row(file, path, line, day, first, last, speaker, flags, linked, said)
+        origin = origins.get((file, line), ())
+        teaches = not origin and not flags & STRUCK
+        said = Said(day or 0, body, _about(claims(body, linked, who), aliases), own, teaches=teaches)
+        yield _Row(file, path, line, day, first, last, speaker, flags, linked, said, origin)
 
 
 def _statement(body: str, *, spoken: bool) -> str:
@@ -304,15 +311,11 @@ def _statement(body: str, *, spoken: bool) -> str:
 
 
 def _inferred(
-    conn: sqlite3.Connection,
     rows: Iterable[tuple[_Row, tuple[Claim, ...]]],
     people: frozenset[str],
     aliases: dict[str, str],
 ) -> Iterable[Fact]:
     """Yield what plain lines and messages claim about somebody with a name; the line itself is the fact."""
-    origins: dict[tuple[int, int], list[str]] = {}
-    for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
-        origins.setdefault((file, line), []).append(source)
     for row, found in rows:
         body = row.said.text
         subjects = tuple(dict.fromkeys(slug(claim.subject) for claim in found if slug(claim.subject)))
@@ -334,7 +337,7 @@ def _inferred(
             id=fact_id(kind, subjects, body[:KEPT_TEXT]),
             text=body[:KEPT_TEXT],
             entities=subjects,
-            origin=tuple(origins.get((row.file, row.line), ())),
+            origin=row.origin,
             inferred=True,
             retracted=bool(row.flags & STRUCK),
             agent=agent,

@@ -54,6 +54,7 @@ class Said(Struct):
     about: str = ""
     opinion: bool = False  # somebody wrote it down as one
     retained: bool = False
+    teaches: bool = True  # not where the words are a stranger's, or crossed out: what these say counts for nothing else
 
 
 class Mention(Struct):
@@ -79,14 +80,14 @@ class Mention(Struct):
 
 def read_together(lines: Sequence[Said], people: frozenset[str]) -> list[tuple[Claim, ...]]:
     """Return the claims of each line: what it says by itself, and what all of them together tell."""
-    known = Known(people, things_in(lines))
+    known = Known(people, things_in(line for line in lines if line.teaches))
     read = [_liked(line, known) for line in lines]
     found: list[Mention] = []
     for at, (line, told) in enumerate(zip(lines, read, strict=True)):
         liked = {value for claim in told if claim.predicate == "prefer" and not claim.against for value in claim.value}
         about = line.about if line.retained else ""
         formal = {value for claim in line.known if claim.predicate == "prefer" for value in claim.value}
-        for part in sentences(line.text) if line.day else ():
+        for part in sentences(line.text) if line.day and line.teaches else ():
             for one in mentions(at, line.day, part, subject_of(part, people, about), known):
                 chosen = liked & set(one.things)
                 one.liked = chosen.pop() if len(chosen) == 1 else ""

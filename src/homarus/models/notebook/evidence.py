@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.language import Reading, alike, read
-from homarus.models.notebook.match import aliases, matches, nearness, rivals, weights
+from homarus.models.notebook.match import Match, aliases, matches, rivals, weights
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
@@ -205,15 +205,19 @@ def gathered(results: Sequence[str]) -> list[Line]:
     return [line for line in found.values() if not line.struck]
 
 
+def compared(question: str, found: Sequence[Line]) -> list[Match]:
+    """Return what each line says to a question."""
+    pairs = [(line.text, read(line.text)) for line in found]
+    said = matches(read(question), pairs, aliases([line.text for line in found]))
+    return [
+        structs.replace(one, cosine=line.cosine or 0.0, bare=line.bare) for one, line in zip(said, found, strict=True)
+    ]
+
+
 def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
     """Return lines by how surely they answer a question, best first; of equal ones the newer first."""
-    asked = read(question)
-    told = [read(line.text) for line in found]
-    known = aliases([line.text for line in found])
-    match = matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known)
-    near = nearness([(line.cosine or 0.0, line.bare) for line in found])
     score = weights(kind).confidence
-    scored = [(score(one, close), line) for one, close, line in zip(match, near, found, strict=True)]
+    scored = [(score(one), line) for one, line in zip(compared(question, found), found, strict=True)]
     return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))
 
 

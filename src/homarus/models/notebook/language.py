@@ -45,7 +45,7 @@ _HOLIDAY = (
 )
 _EACH = r"(?:hour|night|day|week|month|year|yard|head|person|piece|kilo|stunde|nacht|tag|woche|monat|jahr|stück|person)"
 _SPAN = (
-    rf"\b(?:\d+|an?|one|eine[nm]?|{_COUNT})[\s-](?:seconds?|sec|minutes?|min|hours?|hrs?|h|days?|weeks?|fortnights?|months?|years?"
+    rf"\b(?:\d+|(?<!\d )(?<!pounds )(?<!euros )(?<!dollars )(?<!times )(?<!once )(?<!twice )an?|one|eine[nm]?|{_COUNT})[\s-](?:seconds?|sec|minutes?|min|hours?|hrs?|h|days?|weeks?|fortnights?|months?|years?"
     r"|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?)\b"
 )
 VALUES: dict[str, re.Pattern[str]] = {
@@ -153,7 +153,6 @@ class Word(Struct, frozen=True):
     inside: tuple[str, ...] = ()  # the stems of a phrase
     kin: frozenset[int] = frozenset()  # those of its ideas that stand for somebody: mother, boss, dog
     first: str = ""  # what stands before the part of a compound by which it is known
-    head: str = ""  # the stem of the noun that it only specifies: the piano of a piano tuner
 
 
 class Reading(Struct, frozen=True):
@@ -249,10 +248,8 @@ def read(text: str) -> Reading:
             named = token[0].isupper() and not (common and (first or german)) and not VALUES["@time"].fullmatch(token)
             for part in _parts(token):
                 word = _word(part, name=named)
-                if word.kin and apposed and text[start + len(token)] == " ":
-                    word = structs.replace(word, light=True)  # "my husband Gerald" is Gerald
-                elif _modifies(plain, at) and not german:
-                    word = structs.replace(word, hard=False, head=stems[at + 1])  # a job interview is no job
+                if word.kin and ((apposed and text[start + len(token)] == " ") or (at and _kin(tokens[at - 1][0]))):
+                    word = structs.replace(word, light=True)  # "husband Gerald" is Gerald, "eldest son" the eldest
                 if _deed(token, text, german) and not (word.ideas or word.asks or word.name):
                     word = structs.replace(word, verb=True)
                 words.setdefault(part, word)
@@ -319,11 +316,8 @@ def _maybe_name(token: str, stemmed: str) -> bool:
     return token[0].isupper() and not any(stemmed in known for known in (table.ideas, table.asks, table.answers))
 
 
-def _modifies(plain: list[str], at: int) -> bool:
-    """Say whether an English noun only says which kind of the next noun is meant."""
-    after = plain[at + 1] if at + 1 < len(plain) else ""
-    word = _word(stem(after), name=False) if after and _counts(after) and after.isascii() and after.isalpha() else None
-    return word is not None and not (word.light or word.verb or word.trait) and bool(word.ideas)
+def _kin(token: str) -> bool:
+    return token.isalpha() and bool(_word(stem(token), name=False).kin)
 
 
 def _noun(token: str, before: str) -> bool:

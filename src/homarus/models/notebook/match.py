@@ -17,23 +17,22 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from homarus.core.patterns import late
-from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, thesaurus, valued
+from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
 
-_LOOSE = {"@name", "@place", "@time", "@reason"}  # what people put in many forms
-_FIRM = {
-    "@phone",
-    "@email",
-    "@link",
-    "@years",
-    "@weight",
-    "@area",
-    "@percent",
-    "@degrees",
-}  # what a line has or lacks, beyond doubt
-_FIGURES = {"@money", "@sum", "@figure", "@number", "@code"}
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
     r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
 )]  # fmt: skip
+# A question about what was, and a line that tells of something that was.
+_WAS_ASKED = late(
+    r"\b(?:did|was|were|had|war|waren|wurden?|hatten?)\b|\b(?:hat|haben?|bin|ist|sind)\b.*\b(?:\w*ge\w{2,}(?:t|en)|\w{3,}iert|(?:be|ver|er)\w{3,}(?:t|en))\W*\Z",
+    re.IGNORECASE,
+)
+_WAS_TOLD = late(
+    r"\b(?:was|were|had|did|been|has|have|got|went|came|took|gave|sold|bought|paid|lent|left|made|won|lost|broke|said|told|met|put|cut|set|found|kept|began|ran"
+    r"|sent|spent|built|thought|brought|used|since|ago|last|yesterday|former|(?:19|20)[012]\d|\w{2,}ed"
+    r"|war|waren|wurden?|hatten?|\w*ge\w{2,}(?:t|en)|\w{3,}iert|(?:be|ver|er)\w{3,}t|seit|letzte[nrs]?|gestern|früher|vor|\w{3,}te[nt]?)\b",
+    re.IGNORECASE,
+)
 Aliases = dict[str, frozenset[int]]
 _IN = late(
     r"\b(?:in|at|near|im|am|nach|aus)(?: the| der| dem)?\s+\Z", re.IGNORECASE
@@ -53,42 +52,29 @@ _CALLED = late(
 
 
 class Match(Struct, frozen=True):
-    """What of a question a line speaks to, and what of it the line lacks."""
+    """What of a question a line speaks to, what of it the line lacks, and how near the two are by their vectors."""
 
     found: float = 0.0  # weight of the words it speaks of, by how rare they are
     no_name: float = 0.0  # names and relatives that it lacks
     no_hard: float = 0.0  # things that are stated or not, and that it does not state
     thing: float = 0.0  # how far it speaks of the words that are neither names nor small
-    when: float = 0.0  # it has the time that was asked for; and so with a name, a place, a figure
-    who: float = 0.0
-    where: float = 0.0
-    many: float = 0.0
-    no_value: float = 0.0
+    no_value: float = 0.0  # it lacks the time, the name, the place, the figure that was asked for
     lead: float = 0.0  # how far it is before the next best line by the words it speaks of, or behind the best
-    no_kind: float = 0.0  # it names something, and does not say that it is of the kind that was asked for
     no_focus: float = 0.0  # it lacks the very thing that the question names as wanted
-
-
-class Near(Struct, frozen=True):
-    """How near a line is to the question among those found, by their vectors; nothing where there are none."""
-
+    no_past: float = 0.0  # asked what was, it tells what is or will be
     cosine: float = 0.0
-    bare: float = 0.0  # the same without the question's names, which any line about them shares
-    gap: float = 0.0  # how far it is behind the nearest line, below zero
-    lead: float = 0.0  # how far the nearest line is before the second
+    bare: float = 0.0  # the cosine without the question's names, which any line about them shares
 
 
 class Weights(Struct, frozen=True):
     """What each part adds to the logarithm of the odds that a line answers, and the least that is said aloud."""
 
     match: Match
-    near: Near
     base: float
     least: float
 
-    def confidence(self, match: Match, near: Near) -> float:
-        said = sum(weight * value for weight, value in zip(astuple(self.match), astuple(match), strict=True))
-        return float(self.base + said + sum(w * v for w, v in zip(astuple(self.near), astuple(near), strict=True)))
+    def confidence(self, match: Match) -> float:
+        return float(self.base + sum(w * v for w, v in zip(astuple(self.match), astuple(match), strict=True)))
 
 
 @cache
@@ -96,12 +82,6 @@ def weights(kind: str) -> Weights:
     """Return the weights for lines that were ranked by words, by static vectors or by a model (`bench/fit_notebook.py` made them)."""
     file = resources.files(__package__).joinpath("weights.json").read_bytes()
     return msgspec.json.decode(file, type=dict[str, Weights])[kind]
-
-
-def nearness(cosines: Sequence[tuple[float, float]]) -> list[Near]:
-    """Return how near lines are, from the cosines of each with the whole question and with what is left without its names."""
-    best, second, *_ = [*sorted((one for one, _ in cosines), reverse=True), 0.0, 0.0]
-    return [Near(one, bare, one - best, one - second if one == best else 0.0) for one, bare in cosines]
 
 
 def aliases(texts: Sequence[str]) -> Aliases:
@@ -118,35 +98,13 @@ def aliases(texts: Sequence[str]) -> Aliases:
 
 def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases) -> list[Match]:
     """Return what each line says to the question; a word that many of the lines have tells little."""
-    table = [[_covers(word, _specified(line, asked), known) for word in asked.words] for _, line in lines]
+    table = [[_covers(word, line, known) for word in asked.words] for _, line in lines]
     often = [sum(row[at] >= 0.5 for row in table) for at in range(len(asked.words))]
     rare = [1 / (1 + 0.3 * log2(max(1, many))) for many in often]
     made = [_match(asked, row, rare, text, line) for row, (text, line) in zip(table, lines, strict=True)]
     best, second, *_ = [*sorted((one.found for one in made), reverse=True), 0.0, 0.0]
     ahead = [one.found - (second if one.found == best else best) for one in made]
     return [replace(one, lead=max(-1.0, min(1.0, lead))) for one, lead in zip(made, ahead, strict=True)]
-
-
-def _specified(line: Reading, asked: Reading) -> Reading:
-    """Return a line without the nouns that only specify another of which nobody asked: the piano of the piano tuner."""
-    if not any(word.head for word in line.words):
-        return line
-    said = {word.stem for word in asked.words} | {idea for word in asked.words for idea in word.ideas}
-    heads = thesaurus().ideas
-    dull = {
-        word.stem
-        for word in line.words
-        if word.head and word.head not in said and not heads.get(word.head, set()) & said
-    }
-    return replace(
-        line,
-        parts=tuple(
-            replace(word, stem=f"{word.stem}-", ideas=frozenset(), about=word.ideas)
-            if word.stem in dull and word.ideas
-            else word
-            for word in line.parts
-        ),
-    )
 
 
 def _covers(word: Word, line: Reading, known: Aliases) -> float:
@@ -162,12 +120,6 @@ def _covers(word: Word, line: Reading, known: Aliases) -> float:
     return best
 
 
-def _least(asked: Reading) -> float:
-    """Return how much it counts that a line has no value of the kind that is asked for."""
-    wanted = set(asked.wanted)
-    return 2.5 if wanted <= _FIRM else 1.0 if wanted & _LOOSE else 1.5
-
-
 def _another(question: str, text: str) -> float:
     """Say whether a line speaks of another one in the row: asked for the first, it has the next."""
     asked, told = ({at for at, rule in enumerate(_ORDINAL) if rule.search(words)} for words in (question, text))
@@ -175,7 +127,7 @@ def _another(question: str, text: str) -> float:
 
 
 def _match(asked: Reading, row: list[float], rare: list[float], text: str, line: Reading) -> Match:
-    found = no_name = no_hard = no_kind = no_focus = 0.0
+    found = no_name = no_hard = no_focus = 0.0
     things: list[float] = []
     hit = _has(asked, line)
     least = 0.6 if all(word.light for word in asked.words) else 0.2  # "what is my name?" holds nothing weightier
@@ -185,8 +137,7 @@ def _match(asked: Reading, row: list[float], rare: list[float], text: str, line:
         if not (word.light or person):
             things.append(near)
         if wanted and asked.typed and (near < 0.5 or not hit):
-            no_kind = 1.0
-            continue
+            continue  # a name may answer without saying what it is
         found += near * weight * (least if word.light else 0.6 if word.verb else 1.0)
         no_focus += wanted and near < 0.5
         if near < (0.7 if "@name" in asked.wanted else 0.5) and not word.light:
@@ -197,13 +148,9 @@ def _match(asked: Reading, row: list[float], rare: list[float], text: str, line:
         no_name=no_name,
         no_hard=no_hard + _another(asked.text, text),
         thing=sum(things) / len(things) if things else 1.0,
-        when=hit * ("@time" in asked.wanted),
-        who=hit * (asked.wanted == ("@name",)),
-        where=hit * ("@place" in asked.wanted),
-        many=hit * bool(_FIGURES & set(asked.wanted)),
-        no_value=(1.0 - hit) * _least(asked) if asked.wanted else 0.0,
-        no_kind=no_kind,
+        no_value=1.0 - hit if asked.wanted else 0.0,
         no_focus=min(no_focus, 1.0),
+        no_past=float(bool(_WAS_ASKED.search(asked.text)) and not _WAS_TOLD.search(text)),
     )
 
 
