@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from homarus.admin.choices import NOTEBOOK, model_choices
+from homarus.cli.main import run
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
@@ -66,6 +67,22 @@ def test_a_key_in_the_environment_is_found(tmp_path: Path) -> None:
         # Who has no key sees who sells one, at which price.
         sold = {choice.ref.partition("/")[0]: choice.why for choice in choices if "asked for next" in choice.why}
         assert ("anthropic" in sold) == (not variables) and "per million tokens" in sold["openai"]
+
+
+def test_a_model_file_without_what_runs_it_is_offered_with_the_cure_and_never_said_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".openclaw/models").mkdir(parents=True)
+    (tmp_path / ".openclaw/models/tiny.gguf").write_bytes(b"GGUF")
+    env = {"HOME": str(tmp_path)}
+    choices = asyncio.run(model_choices(load_config(resolve_paths(env), env), env, SystemClock()))
+    assert ["homarus[local]" in each.why for each in choices if each.ref == "local/tiny"] == [True]
+    assert run(["onboard", "--model", "local/tiny", "--non-interactive"]) == 0
+    told = "".join(capsys.readouterr())
+    assert "is to answer" in told and "homarus[local]" in told and "Say hello" not in told
+    assert run(["status"]) == 0 and "homarus[local]" in capsys.readouterr().out
 
 
 def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:

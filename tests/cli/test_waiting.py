@@ -171,6 +171,7 @@ async def test_the_trial_of_a_new_key_says_that_it_waits(tmp_path: Path) -> None
 HUNG = [
     ("channels", "status"),
     ("channels", "login", "irc"),
+    ("agent", "hello"),
     ("chat",),
     ("health",),
     ("sessions", "rename", "main", "x"),
@@ -255,6 +256,7 @@ LONG = {
     "context list": TALKS,
     "prompt": NOTES,
     "chat": TALKS,
+    "agent hello": TALKS,
     "channels login irc": r"^open .*\.openclaw",
     "message send -t irc:#a -m hi": r"^(?:socket|open .*(?:gateway|channels|delivery))",
     "gateway status": r"^(?:socket|open .*gateway|subprocess)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,6 +121,17 @@ async def test_then_a_file_in_the_models_folder(tmp_path: Path):
     models = open_models(tmp_path)
     assert await chosen(models) == ["local/tiny"]
     assert models.info(ModelRef("local", "tiny")).window == 8192
+
+
+async def test_a_file_that_nothing_here_can_run_is_not_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    folder = tmp_path / ".openclaw" / "models"
+    folder.mkdir(parents=True)
+    (folder / "tiny.gguf").write_bytes(head(*PAIRS))
+    models = open_models(tmp_path)
+    picked = await models.auto(models.config.default_agent)
+    assert picked.ref.key == "builtin/notebook" and "extra 'local' that runs model files" in picked.why
+    await models.aclose()
 
 
 async def test_and_the_notebook_at_last(tmp_path: Path):

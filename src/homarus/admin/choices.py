@@ -9,10 +9,12 @@ from msgspec import Struct
 
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock
-from homarus.models.access import Models
+from homarus.core.errors import installing
+from homarus.models.access import Models, can_run_files
 from homarus.models.discover import discover
 from homarus.models.gguf import find_models
 from homarus.models.ref import ModelRef, split_ref
+from homarus.models.registry import LOCAL
 from homarus.models.select import AUTO
 
 NOTEBOOK = "builtin/notebook"
@@ -51,7 +53,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
                     f"{server.provider}/{server.chat_model.id}", f"runs at {server.base_url}, costs nothing"
                 )
         for path in find_models(config.paths.models_dir):
-            found.setdefault(f"local/{path.stem}", "a model file of yours, costs nothing")
+            first = "" if can_run_files() else f"; first install what runs it: {installing('homarus[local]')}"
+            found.setdefault(f"local/{path.stem}", f"a model file of yours, costs nothing{first}")
         sold = [f"{name}/{models.catalog.provider(name).default}" for name in WITHOUT_KEY]
         prices = {ref: price_class(models, ref) for ref in [*found, *sold]}
     finally:
@@ -63,8 +66,10 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     return [*offered, *asked]
 
 
-def missing_key(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
-    """Say that a model has no key, with the cure; nothing when it has one or needs none."""
+def missing(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
+    """Say that a model has no key, or nothing to run it, with the cure; nothing when it can be asked."""
+    if ref.provider == LOCAL and not can_run_files():
+        return f"a model file needs the extra 'local': {installing('homarus[local]')}"
     if not lacks_key(models, agent, ref):
         return ""
     names = models.catalog.provider(ref.provider).env

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from homarus import __version__
-from homarus.admin.choices import missing_key
+from homarus.admin.choices import missing
 from homarus.config.blocks import validate
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, SystemIds
@@ -135,7 +135,7 @@ async def _model(models: Models, agent: AgentConfig) -> tuple[str, str, str]:
             return picked.ref.key, picked.why, ""
     except HomarusError as problem:
         return "-", problem.message, str(problem)
-    return chain.primary.key, "configured", missing_key(models, agent, chain.primary)
+    return chain.primary.key, "configured", missing(models, agent, chain.primary)
 
 
 def _sandbox(config: Config, agent: AgentConfig, workspace: Path) -> str:

@@ -120,7 +120,9 @@ def command(
     )
 
     async def turn() -> int:
-        async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
+        with app.out.waiting("opening the session"):
+            opened = await open_agent(app, agent_id, session, local=local, newest=newest)
+        async with opened as agent:
             row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)

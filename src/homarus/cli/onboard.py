@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
+from homarus.admin.choices import Choice, lacks_key, missing, model_choices, price_class
 from homarus.admin.setup import set_up
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
@@ -254,7 +254,7 @@ def _answers(app: App) -> tuple[str, str]:
         models, agent = _opened(app)
         try:
             chain = await models.chain(agent)
-            return chain.primary.key, missing_key(models, agent, chain.primary)
+            return chain.primary.key, missing(models, agent, chain.primary)
         except HomarusError as problem:
             return "nobody", str(problem)
         finally:

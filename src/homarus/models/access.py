@@ -29,6 +29,11 @@ from homarus.net.proxy import proxies_from
 from homarus.net.trust import trust_from
 
 
+def can_run_files() -> bool:
+    """Say whether the extra is installed that runs a model file."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
 class Picked(Struct, frozen=True):
     """What `auto` chose, and why, in words for people."""
 
@@ -175,9 +180,7 @@ class Models:
         found = self._picked.get(agent.id)
         if found is None:
             found = self._by_key(agent) or await self._by_server() or self._by_file()
-            found = found or Picked(
-                ModelRef(*NOTEBOOK.split("/")), "no key, no model server and no model file was found"
-            )
+            found = found or Picked(ModelRef(*NOTEBOOK.split("/")), self._nothing())
             self._picked[agent.id] = found
         return found
 
@@ -206,10 +209,17 @@ class Models:
                 return Picked(ref, f"{self.catalog.provider(server.provider).name} runs at {server.base_url}")
         return None
 
+    def _nothing(self) -> str:
+        from homarus.models.gguf import find_models
+
+        if not can_run_files() and any(find_models(self.config.paths.models_dir)):
+            return "no key and no model server was found, and the extra 'local' that runs model files is not installed"
+        return "no key, no model server and no model file was found"
+
     def _by_file(self) -> Picked | None:
         from homarus.models.gguf import NotGguf, find_models, read_info
 
-        if importlib.util.find_spec("xllamacpp") is None:
+        if not can_run_files():
             return None
         for path in find_models(self.config.paths.models_dir):
             try:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 
-from homarus.admin.choices import missing_key
+from homarus.admin.choices import missing
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
@@ -59,7 +59,7 @@ def check_models(home: Home) -> list[Finding]:
         if named in {"", AUTO}:
             continue
         try:
-            problem = missing_key(models, agent, models.names(agent).resolve(named).ref)
+            problem = missing(models, agent, models.names(agent).resolve(named).ref)
         except HomarusError as wrong:
             problem = str(wrong)
         if problem:
