@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
+from homarus.core.frontmatter import parse, split
 from homarus.memory.files import Found, NoteSet, transcripts
 from homarus.memory.settings import Chunking, SessionDelta
 from homarus.storage.boundary import BoundaryError, Root
@@ -337,18 +338,9 @@ def _batches(work: list[Found]) -> Iterable[list[Found]]:
 
 def _entity_page(writer: IndexWriter, file: int, path: str, lines: list[str]) -> None:
     """Read name and aliases from the front matter of an entity page; a page without any is known by its file name."""
-    import yaml
-
-    name, kind, aliases = Path(path).stem.replace("-", " "), "", []
-    if lines and lines[0].rstrip() == "---":
-        end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() in {"---", "..."}), 0)
-        try:
-            found = yaml.safe_load("\n".join(lines[1:end]))
-        except yaml.YAMLError:
-            found = None
-        if isinstance(found, dict):
-            name = str(found.get("name") or name)
-            kind = str(found.get("kind") or "")
-            given = found.get("aliases")
-            aliases = [str(alias) for alias in given] if isinstance(given, list) else []
-    writer.put_entity(file, name, kind, aliases)
+    header, _ = split("\n".join(lines))
+    known = parse(header).values if header else {}
+    given = known.get("aliases")
+    aliases = [str(alias) for alias in given] if isinstance(given, list) else []
+    name = str(known.get("name") or Path(path).stem.replace("-", " "))
+    writer.put_entity(file, name, str(known.get("kind") or ""), aliases)

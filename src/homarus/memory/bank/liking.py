@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -137,7 +137,8 @@ def unread(sentence: str, known: Known, about: str = "") -> Claim | None:
     return Claim(subject, UNREAD, kinds, frozenset().union(*(things[kind] for kind in kinds)))
 
 
-def subject_of(sentence: str, people: Collection[str], otherwise: str = "") -> str:
+@lru_cache(maxsize=20_000)
+def subject_of(sentence: str, people: frozenset[str], otherwise: str = "") -> str:
     """Return whom a sentence is about: the one it names, also with an `s` behind the name; nobody where it names two."""
     found = {
         word if word in people else word[:-1]
@@ -204,6 +205,7 @@ def _sort(clause: Clause, kinds: frozenset[str], new: list[str], old: list[str])
             new += [said[first], said[second]]  # both, or nobody knows which
 
 
+_BETWEEN = late(r"(?<=\w\w[.!])\s+")
 _WORDS = late(r"[^\W\d_][^\W_]+")
 BEGINS = 0.15  # share of its places where somebody's name begins a sentence; other words that German writes with a capital seldom do
 
@@ -231,5 +233,6 @@ def people_in(texts: Iterable[str], linked: Iterable[str] = ()) -> frozenset[str
     return frozenset(name for name in names if not (name[-1] == "s" and name[:-1] in names))
 
 
-def sentences(text: str) -> list[str]:
-    return [part for part in re.split(r"(?<=\w\w[.!])\s+", text[:1_000]) if part.strip()]
+@lru_cache(maxsize=20_000)
+def sentences(text: str) -> tuple[str, ...]:
+    return tuple(part for part in _BETWEEN.split(text[:1_000]) if part.strip())

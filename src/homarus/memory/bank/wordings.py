@@ -159,8 +159,9 @@ def mentions(at: int, day: int, sentence: str, subject: str, known: Known) -> li
         return []
     places: dict[str, dict[int, str]] = {}
     for place, word in enumerate(said):
-        for kind in (kind for kind in known.kinds(word) if kind in CHOSEN or kind not in KINDS):
-            places.setdefault(kind, {})[place] = stem(word)
+        for kind in known.kinds(word):
+            if kind in CHOSEN or kind not in KINDS:
+                places.setdefault(kind, {})[place] = stem(word)
     held = set(said)
     out = []
     for kind, found in sorted(places.items()):
@@ -216,33 +217,48 @@ def learned(found: Sequence[Mention]) -> tuple[dict[int, list[Claim]], frozenset
 def _weigh(matters: Collection[list[Mention]]) -> None:
     """Set the odds of each mention: how much more often lines in its words agree with others than usual. Lines that are believed count more."""
     beside = [(one, _beside(at, group)) for group in matters for at, one in enumerate(group)]
-    things: dict[str, set[tuple[str, ...]]] = {}
-    about: dict[str, set[tuple[str, str]]] = {}
-    for one, _ in beside:
-        for part in one.wording:
-            things.setdefault(part, set()).add(one.things)
-            about.setdefault(part, set()).add(one.matter)
     if sum(any(agrees for agrees, _ in others) for _, others in beside) < ENOUGH:
         return
-    telling = [part for part in about if len(about[part]) >= MATTERS and len(things[part]) >= VARIED]
-    numbers = {part: number for number, part in enumerate(sorted(telling))}
-    rows = [(one, others, sorted(numbers[part] for part in one.wording if part in numbers)) for one, others in beside]
+    parts = _telling([one for one, _ in beside])
     for _ in range(ROUNDS):
-        agreed, all_ = [0.0] * len(numbers), [0] * len(numbers)
-        shares: list[float] = []
-        for _, others, parts in rows:
+        shares: dict[frozenset[str], list[float]] = {}
+        for one, others in beside:
             believed = sum(other.belief for _, other in others)
             if believed >= LITTLE:
                 share = sum(other.belief for agrees, other in others if agrees) / believed
-                shares.append(share)
-                for number in parts:
-                    agreed[number] += share
-                    all_[number] += 1
-        usual = _odds(sum(shares), len(shares))
-        told = [_odds(good, count) - usual for good, count in zip(agreed, all_, strict=True)]
-        for one, _, parts in rows:
-            one.odds = sum(told[number] for number in parts) / len(parts) if parts else 0.0
+                shares.setdefault(one.wording, []).append(share)
+        agreed: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for wording, those in shares.items():
+            good = sum(those)
+            for part in parts[wording]:
+                agreed[part] = agreed.get(part, 0.0) + good
+                counts[part] = counts.get(part, 0) + len(those)
+        usual = _odds(sum(map(sum, shares.values())), sum(map(len, shares.values())))
+        told = {part: _odds(agreed[part], count) - usual for part, count in counts.items()}
+        odds = {
+            wording: sum(told.get(part, -usual) for part in those) / len(those) if those else 0.0
+            for wording, those in parts.items()
+        }
+        for one, _ in beside:
+            one.odds = odds[one.wording]
             one.belief = 1.0 if one.sure else 1 / (1 + exp(-SHARP * one.odds))
+
+
+def _telling(mentioned: Sequence[Mention]) -> dict[frozenset[str], list[str]]:
+    """Return of each wording the parts that stand in several matters, with several things, in order."""
+    things: dict[str, set[tuple[str, ...]]] = {}
+    about: dict[str, set[tuple[str, str]]] = {}
+    by_wording: dict[frozenset[str], list[Mention]] = {}
+    for one in mentioned:
+        by_wording.setdefault(one.wording, []).append(one)
+    for wording, those in by_wording.items():
+        their_things, their_matters = {one.things for one in those}, {one.matter for one in those}
+        for part in wording:
+            things.setdefault(part, set()).update(their_things)
+            about.setdefault(part, set()).update(their_matters)
+    telling = {part for part in about if len(about[part]) >= MATTERS and len(things[part]) >= VARIED}
+    return {wording: sorted(wording & telling) for wording in by_wording}
 
 
 def _odds(good: float, count: int) -> float:
