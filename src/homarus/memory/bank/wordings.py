@@ -19,14 +19,12 @@ from msgspec.structs import replace
 from homarus.core.patterns import late
 from homarus.memory.bank.categories import KINDS, asked_for
 from homarus.memory.bank.claims import UNREAD, Claim, is_favourite
-from homarus.memory.bank.liking import Known, liking, said_in, sentences, subject_of, unread
+from homarus.memory.bank.liking import LONGEST, Known, liking, said_in, sentences, subject_of, unread
 from homarus.memory.terms import plain, stem, words
 
 NEAR = 60  # days between two lines that speak of one time
-MATTERS, VARIED = (
-    3,
-    2,
-)  # people's likings that a group of words speaks of, and things it names, before it tells something
+MATTERS = 3  # people's likings that a group of words speaks of before it tells something
+VARIED = 2  # and things that it names
 SURE = 0.5  # log odds from which a wording is believed by itself; from 0 on where another line says the same
 WRONG = -0.3  # and at which nothing is read from single words in it
 ENOUGH = 12  # lines that agree with another, before anything is learned
@@ -35,7 +33,6 @@ ROUNDS = 4  # how often lines are weighed anew
 SHARP = 3.0  # how fast belief follows odds
 LITTLE = 0.2  # belief of the lines beside one, below which they tell nothing about it
 MOST = 40  # lines on either side that one is compared with
-LONGEST = 30
 # Kinds of which people like one more than another. Nobody "prefers" an illness because two lines name it.
 CHOSEN = frozenset(words("drink food colour sport hobby instrument music transport season seat clothing plant"))
 _DENIED = frozenset(
