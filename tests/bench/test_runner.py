@@ -54,7 +54,7 @@ def test_the_notebook_is_measured_on_what_people_told_it(tmp_path):
 
 def test_weights_are_fitted_to_what_tells_answers_from_others():
     np = pytest.importorskip("numpy", reason="the [memory] extra is not installed")
-    width = len(fit_notebook.PRIOR) - 1
+    width = len(fit_notebook.FIELDS)
     rows = [[1.0] * width, [0.0] * width] * 40
     made = fit_notebook.logistic(np.array(rows), np.array([1.0, 0.0] * 40), np.ones(80))
     sure, unsure = (np.array(row) @ made[:-1] + made[-1] for row in rows[:2])
