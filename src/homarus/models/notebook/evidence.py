@@ -231,16 +231,16 @@ def more_names(question: str, found: Sequence[Line]) -> str:
     return " ".join([name for name, ideas in known.items() if ideas & kin and name not in said][:4])
 
 
-def chosen(question: str, found: Sequence[Line], kind: str) -> list[Line]:
+def chosen(order: Sequence[tuple[float, Line]], kind: str) -> list[Line]:
     """Return the line that answers a question surely enough, and another that does so nearly as well."""
-    order = [(score, line) for score, line in ranked(question, found, kind) if score >= weights(kind).least]
-    near = [line for score, line in order if score >= order[0][0] - CLOSE]
+    near = [line for score, line in order if score >= max(weights(kind).least, order[0][0] - CLOSE)]
     return list({line.text: line for line in reversed(near)}.values())[::-1][:MAX_QUOTES]
 
 
 def hidden(question: str, results: Sequence[str]) -> str:
     """Return where a line stands that would answer, but whose secret the index does not hold."""
-    found = chosen(question, gathered(results), vectors(results))
+    kind = vectors(results)
+    found = chosen(ranked(question, gathered(results), kind), kind)
     return next((line.source for line in found if HIDDEN in line.text), "")
 
 
@@ -248,10 +248,11 @@ def answer(question: str, results: Sequence[str]) -> str:
     """Return what the notes say about a question: quotes with citations, the nearest line where none answers for sure, or that
     there is nothing."""
     found, kind = gathered(results), vectors(results)
-    if best := chosen(question, found, kind):
+    order = ranked(question, found, kind)
+    if best := chosen(order, kind):
         return _reply(question, best, found, "answer")
     least = weights(kind).least - NEARLY
-    near = [line for score, line in ranked(question, found, kind) if score >= least and HIDDEN not in line.text]
+    near = [line for score, line in order if score >= least and HIDDEN not in line.text]
     return _reply(question, near[:1], found, "nearest") if near else say("unknown", read(question).german)
 
 
