@@ -27,6 +27,9 @@ def test_an_invitation_ends_and_the_oldest_make_room(tmp_path: Path) -> None:
     late = devices.invite(frozenset({READ}))
     clock.advance(CODE_SECONDS)
     assert devices.redeem(late) is None
+    early = devices.invite(frozenset({READ}))
+    clock.advance(-3600)
+    assert devices.redeem(early) is None, "a clock that was set back makes no code live longer"
     codes = []
     for _ in range(MAX_CODES + 1):
         clock.advance(1)

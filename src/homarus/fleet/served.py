@@ -31,7 +31,6 @@ from homarus.fleet.placement import Letter
 from homarus.fleet.rows import HomeVolume, Lease, Objects
 from homarus.fleet.settings import Quota, quota_of
 from homarus.fleet.tenancy import confine
-from homarus.gateway.devices import Invitation
 from homarus.gateway.peer import literal
 from homarus.gateway.scopes import ALL
 from homarus.storage.volume import mount, unmount
@@ -214,7 +213,7 @@ class Served:
         try:
             if letter.key.startswith(INVITE):
                 invited = msgspec.msgpack.decode(letter.body, type=Invited)
-                self.gateway.devices.expect(invited.digest, Invitation(tuple(sorted(ALL)), invited.until_ms))
+                self.gateway.devices.expect(invited.digest, ALL, invited.until_ms)
                 await self.volume.durable()
                 return True
             call = msgspec.msgpack.decode(letter.body, type=Call)

@@ -87,6 +87,7 @@ class Invitation(Struct, frozen=True, rename="camel"):
 
     scopes: tuple[str, ...]
     until_ms: int
+    since_ms: int = 0  # by this home's clock: one that was set back opens nothing for longer
 
 
 class Book(Struct, rename="camel"):
@@ -157,7 +158,7 @@ class Devices:
             move_aside(self._path, "damaged", self._clock.now())
             return Book({}, {}, {}, {}, {})
         fresh = {key: each for key, each in book.pending.items() if self.now - each.ts < PENDING_MS}
-        open_ones = {key: each for key, each in book.invited.items() if each.until_ms > self.now}
+        open_ones = {key: each for key, each in book.invited.items() if each.since_ms <= self.now < each.until_ms}
         return Book(book.paired, fresh, book.nodes, book.surfaces, open_ones)
 
     def _bytes(self) -> bytes:
@@ -180,16 +181,16 @@ class Devices:
     def invite(self, scopes: frozenset[str]) -> str:
         """Return a code that opens the door once, for a few minutes, and for no more than its giver holds."""
         token = secrets.token_urlsafe(32)
-        self.expect(digest(token), Invitation(tuple(sorted(scopes)), self.now + int(CODE_SECONDS * 1000)))
+        self.expect(digest(token), scopes, self.now + int(CODE_SECONDS * 1000))
         return token
 
-    def expect(self, held: str, invitation: Invitation) -> None:
+    def expect(self, held: str, scopes: frozenset[str], until_ms: int) -> None:
         """Keep an invitation by the digest of its code."""
         with self.changing() as book:
             book.invited.pop(held, None)
             while len(book.invited) >= MAX_CODES:
                 del book.invited[min(book.invited, key=lambda each: book.invited[each].until_ms)]
-            book.invited[held] = invitation
+            book.invited[held] = Invitation(tuple(sorted(scopes)), until_ms, self.now)
             self.write(book)
 
     def redeem(self, token: str) -> frozenset[str] | None:
