@@ -205,13 +205,14 @@ class Answering:
     def reply(self) -> Reply[None]:
         return self._fold.reply()
 
-    async def pieces(self) -> AsyncIterator[str]:
+    async def pieces(self, *, at_once: bool = False) -> AsyncIterator[str]:
+        """Give out the visible text as it can be shown, or each message at once."""
         gateway, request, done = self._gateway, self._asked, False
         operations = gateway.client.operations
         if request.talk.history and operations.find(request.session) is None:
             await operations.begin_with(request.session, request.talk.history)
         gateway.feed.attend(request.session)
-        shown, gap, sieve = False, False, StreamFilter()
+        shown, gap, sieve, heard = False, False, StreamFilter(), ""
         try:
             async for event in gateway.client.run(request.session, request.talk.text, request.options):
                 self._fold.take(event)
@@ -220,11 +221,13 @@ class Answering:
                     case Notice(kind="reply"):
                         text, gap = event.text, shown
                     case ModelCalled():
-                        gap, sieve = shown, StreamFilter()
+                        gap, sieve, heard = shown, StreamFilter(), ""
+                    case TextDelta() if at_once:
+                        heard += event.text
                     case TextDelta():
                         text = sieve.feed(event.text)
                     case MessageEnded():
-                        text = sieve.finish()[0]
+                        text = sieve.feed(heard) + sieve.finish()[0]
                         self.calls += [call for call in event.message.calls if call.name in self._names]
                 if text:
                     yield f"\n\n{text}" if gap else text
@@ -251,7 +254,7 @@ async def whole(request: Request, answering: Answering) -> str:
     """Return the whole visible text; a caller who leaves meanwhile is not waited for."""
 
     async def collect() -> str:
-        return "".join([piece async for piece in answering.pieces()])
+        return "".join([piece async for piece in answering.pieces(at_once=True)])
 
     work = asyncio.ensure_future(collect())
     try:
