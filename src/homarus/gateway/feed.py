@@ -223,7 +223,7 @@ class Feed:
         heard, stream.heard = stream.heard, ""
         piece = stream.filter.feed(heard) if heard else ""
         if ended:
-            piece += stream.filter.finish()[0]
+            piece += stream.filter.finish()
             stream.filter = StreamFilter()
             piece += after if stream.text or piece.strip() else ""
         if not piece:

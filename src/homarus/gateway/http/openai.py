@@ -21,6 +21,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta
 from homarus.core.messages import ToolCall, Usage
 from homarus.core.routes import SessionKey
+from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
 from homarus.gateway.http.openai_input import (
     Conversation,
@@ -212,7 +213,7 @@ class Answering:
         if request.talk.history and operations.find(request.session) is None:
             await operations.begin_with(request.session, request.talk.history)
         gateway.feed.attend(request.session)
-        shown, gap, sieve, heard = False, False, StreamFilter(), ""
+        shown, gap, sieve = False, False, StreamFilter()
         try:
             async for event in gateway.client.run(request.session, request.talk.text, request.options):
                 self._fold.take(event)
@@ -221,13 +222,11 @@ class Answering:
                     case Notice(kind="reply"):
                         text, gap = event.text, shown
                     case ModelCalled():
-                        gap, sieve, heard = shown, StreamFilter(), ""
-                    case TextDelta() if at_once:
-                        heard += event.text
-                    case TextDelta():
+                        gap, sieve = shown, StreamFilter()
+                    case TextDelta() if not at_once:
                         text = sieve.feed(event.text)
                     case MessageEnded():
-                        text = sieve.feed(heard) + sieve.finish()[0]
+                        text = shape(event.message.text).text if at_once else sieve.finish()
                         self.calls += [call for call in event.message.calls if call.name in self._names]
                 if text:
                     yield f"\n\n{text}" if gap else text
