@@ -58,8 +58,8 @@ class Stream:
         self.session_id = session_id
         self.model = model
         self.agent_seq = self.chat_seq = 0
-        self.text = ""  # what was said in this turn so far
-        self.piece = ""  # what of it was not told yet
+        self.text = ""  # what was told of this turn so far
+        self.heard = ""  # what the model said since, as it came
         self.filter = StreamFilter()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -131,12 +131,16 @@ class Feed:
 
     def _agent(self, stream: Stream, kind: str, data: dict[str, Any], **pick: Any) -> None:
         stream.agent_seq += 1
+        if not self._gateway.hub.anybody:
+            return
         key = stream.session
         facts = {"runId": stream.run_id, "seq": stream.agent_seq, "stream": kind, "ts": self._gateway.now_ms}
         place = {"sessionKey": str(key), "sessionId": stream.session_id, "agentId": key.agent_id}
         self._gateway.hub.tell("agent", {**facts, "data": data, **place}, **pick)
 
     def chat(self, run_id: str, session: SessionKey, seq: int, state: str, **more: Any) -> None:
+        if not self._gateway.hub.anybody:
+            return
         facts = {"runId": run_id, "sessionKey": str(session), "agentId": session.agent_id, "seq": seq, "state": state}
         self._gateway.hub.tell("chat", {**facts, **{key: value for key, value in more.items() if value is not None}})
 
@@ -207,18 +211,21 @@ class Feed:
         stream = self._streams.get(session)
         if stream is None:
             return
-        shown = stream.filter.feed(event.text)
-        if shown:
-            stream.piece += shown
-            if stream.timer is None:
-                loop = asyncio.get_running_loop()
-                stream.timer = loop.call_later(COALESCE_SECONDS, self._flush, stream)
+        stream.heard += event.text
+        if stream.timer is None:
+            stream.timer = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._flush, stream)
 
-    def _flush(self, stream: Stream) -> None:
+    def _flush(self, stream: Stream, *, ended: bool = False, after: str = "") -> None:
+        """Tell what can be shown of what was heard; with `ended` all of it, and what comes after the message."""
         if stream.timer is not None:
             stream.timer.cancel()
             stream.timer = None
-        piece, stream.piece = stream.piece, ""
+        heard, stream.heard = stream.heard, ""
+        piece = stream.filter.feed(heard) if heard else ""
+        if ended:
+            piece += stream.filter.finish()
+            stream.filter = StreamFilter()
+            piece += after if stream.text or piece.strip() else ""
         if not piece:
             return
         stream.text += piece
@@ -229,13 +236,7 @@ class Feed:
         stream = self._streams.get(session)
         if stream is not None:
             # The rest of what was held back, and a new start for what is said after the next call.
-            rest, _ = stream.filter.finish()
-            stream.piece += rest
-            if event.message.calls:
-                stream.piece += "\n\n" if stream.text or stream.piece.strip() else ""
-            stream.filter = StreamFilter()
-            if event.message.calls:
-                self._flush(stream)
+            self._flush(stream, ended=True, after="\n\n" if event.message.calls else "")
         self._message(session, displayed(event.message))
 
     def _tool_started(self, session: SessionKey, event: ToolStarted) -> None:

@@ -21,6 +21,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta
 from homarus.core.messages import ToolCall, Usage
 from homarus.core.routes import SessionKey
+from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
 from homarus.gateway.http.openai_input import (
     Conversation,
@@ -205,7 +206,8 @@ class Answering:
     def reply(self) -> Reply[None]:
         return self._fold.reply()
 
-    async def pieces(self) -> AsyncIterator[str]:
+    async def pieces(self, *, at_once: bool = False) -> AsyncIterator[str]:
+        """Give out the visible text as it can be shown, or each message at once."""
         gateway, request, done = self._gateway, self._asked, False
         operations = gateway.client.operations
         if request.talk.history and operations.find(request.session) is None:
@@ -221,10 +223,10 @@ class Answering:
                         text, gap = event.text, shown
                     case ModelCalled():
                         gap, sieve = shown, StreamFilter()
-                    case TextDelta():
+                    case TextDelta() if not at_once:
                         text = sieve.feed(event.text)
                     case MessageEnded():
-                        text = sieve.finish()[0]
+                        text = shape(event.message.text).text if at_once else sieve.finish()
                         self.calls += [call for call in event.message.calls if call.name in self._names]
                 if text:
                     yield f"\n\n{text}" if gap else text
@@ -251,7 +253,7 @@ async def whole(request: Request, answering: Answering) -> str:
     """Return the whole visible text; a caller who leaves meanwhile is not waited for."""
 
     async def collect() -> str:
-        return "".join([piece async for piece in answering.pieces()])
+        return "".join([piece async for piece in answering.pieces(at_once=True)])
 
     work = asyncio.ensure_future(collect())
     try:
