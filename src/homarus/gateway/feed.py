@@ -26,6 +26,7 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
+from homarus.core.messages import Message
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
@@ -34,7 +35,6 @@ from homarus.gateway.protocol import where
 from homarus.gateway.rows import displayed, row_of
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import APPROVALS
-from homarus.sessions.codec import from_message
 from homarus.sessions.entry import MessageEntry
 
 if TYPE_CHECKING:
@@ -160,9 +160,12 @@ class Feed:
             payload = {**facts, "ts": self._gateway.now_ms, "session": row}
             self._gateway.hub.tell("sessions.changed", payload, to=lambda each: each.wants_sessions)
 
-    def _message(self, session: SessionKey, body: dict[str, Any] | None) -> None:
+    def _message(self, session: SessionKey, message: Message) -> None:
         key = str(session)
-        if body is None or not any(key in each.messages_of for each in self._gateway.hub.connections.values()):
+        if not any(key in each.messages_of for each in self._gateway.hub.connections.values()):
+            return
+        body = displayed(message)
+        if body is None:
             return
         row = row_of(self._gateway, session)
         payload = {"sessionKey": key, "agentId": session.agent_id, "message": body, "session": row}
@@ -189,7 +192,7 @@ class Feed:
         self.changed(session, "agent.run.started")
 
     def _accepted(self, session: SessionKey, event: UserAccepted) -> None:
-        self._message(session, displayed(event.message))
+        self._message(session, event.message)
         key = event.message.idempotency_key
         for run in self._gateway.runs.open_in(session) if event.steered else ():
             if run.key == key:
@@ -237,7 +240,7 @@ class Feed:
         if stream is not None:
             # The rest of what was held back, and a new start for what is said after the next call.
             self._flush(stream, ended=True, after="\n\n" if event.message.calls else "")
-        self._message(session, displayed(event.message))
+        self._message(session, event.message)
 
     def _tool_started(self, session: SessionKey, event: ToolStarted) -> None:
         self._tool(
@@ -252,9 +255,7 @@ class Feed:
         content = [{"type": "text", "text": result.text[:MAX_RESULT]}]
         facts = {"name": result.tool_name, "toolCallId": result.call_id, "isError": result.is_error}
         self._tool(session, {"phase": "result", **facts, "result": {"content": content}})
-        body = from_message(result)
-        body.pop("details", None)
-        self._message(session, body)
+        self._message(session, result)
 
     def _tool(self, session: SessionKey, data: dict[str, Any]) -> None:
         stream = self._streams.get(session)

@@ -238,8 +238,8 @@ class Answering:
             if request.own:
                 gateway.feed.forget(request.session)
 
-    def check(self) -> None:
-        """Raise Problem where the turn failed, or where the model did not make a call that was demanded."""
+    def check(self) -> Reply[None]:
+        """Return the reply. Raises Problem where the turn failed, or where the model did not make a call that was demanded."""
         reply, choice = self.reply, self._asked.options.tool_choice
         if not reply.ok:
             # What could be tried again was tried again here.
@@ -247,6 +247,7 @@ class Answering:
             raise Problem(reply.error or reply.status, status=status, kind="api_error", code=reply.status)
         if choice not in ("", "none") and not self.calls:
             raise Problem("the model called none of the tools that it had to call", status=502, kind="api_error")
+        return reply
 
 
 async def whole(request: Request, answering: Answering) -> str:
@@ -312,12 +313,12 @@ def routes(gateway: Gateway) -> list[Route]:
             counted = isinstance(options, dict) and bool(options.get("include_usage"))
             return streamed(_chunks(answering, head, counted=counted), want)
         text = await whole(request, answering)
-        answering.check()
+        reply = answering.check()
         message: Json = {"role": "assistant", "content": text or None, "refusal": None}
         if answering.calls:
             message["tool_calls"] = [_tool_call(call) for call in answering.calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering)}
-        usage = usage_of(answering.reply.usage)
+        usage = usage_of(reply.usage)
         return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage}, 200, told(want))
 
     def rows() -> list[Json]:
