@@ -22,18 +22,19 @@ from tests.models.servers import Answer, serving
 from homarus.net.client import HttpClient
 from homarus.net.errors import HttpError, Refused
 from homarus.net.proxy import Proxies, proxies_from
+from homarus.net.sockets import connected
 from homarus.net.trust import Trust, trust_from
 
 
 @contextlib.asynccontextmanager
-async def raw_server(*replies: bytes, close: bool = True) -> AsyncIterator[str]:
+async def raw_server(*replies: bytes, close: bool = True, until: bytes = b"\r\n\r\n") -> AsyncIterator[str]:
     """Answer each connection's first request with raw bytes, then close."""
     script = list(replies)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                await reader.readuntil(b"\r\n\r\n")
+                await reader.readuntil(until)
                 writer.write(script.pop(0) if len(script) > 1 else script[0])
                 await writer.drain()
                 if close:
@@ -412,7 +413,7 @@ async def test_an_untrusted_certificate_is_said_at_once_with_its_cure(certificat
 
 
 async def test_a_server_without_tls_is_said_at_once(certificate: Path):
-    async with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
+    async with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n", until=b"\x16") as url:  # as a hello in TLS begins
         client = HttpClient()
         with pytest.raises(Refused, match="does not speak TLS") as caught:
             await get(url.replace("http:", "https:"), client)
@@ -455,3 +456,40 @@ async def test_tls_through_a_tunnel_of_a_proxy(certificate: Path, secure: bool):
             assert await get("https://model.test/", client) == (200, b"hello")
         await quietly_closed(client)
         proxy.close()
+
+
+async def test_the_next_address_of_a_host_is_tried():
+    kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+    with socket.socket() as deaf, socket.socket() as open_:
+        for each in (deaf, open_):
+            each.bind(("127.0.0.1", 0))
+        open_.listen()  # and at the other one everybody is refused
+        places = [(*kind, each.getsockname()) for each in (deaf, open_)]
+        with await connected(places, ()) as made:
+            assert made.getpeername() == open_.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            await connected(places[:1] * 2, ())
+
+
+async def test_what_nobody_reads_yet_waits_at_the_server_and_what_it_does_not_read_waits_here():
+    size, heard = 8 << 20, asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await heard.wait()
+        body = await reader.readexactly(size)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + body[::-1])
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    client, sent = HttpClient(), bytes(range(256)) * (size // 256)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    asking = asyncio.ensure_future(client.request("POST", url, body=[sent]))
+    await asyncio.sleep(0)
+    heard.set()
+    response = await asking
+    assert await response.read(size + 1) == sent[::-1]
+    await response.close()
+    await client.aclose()
+    server.close()

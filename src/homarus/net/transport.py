@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-import anyio
 import httpcore2
 
 from homarus.core.errors import installing
 from homarus.core.text import single_line
 from homarus.net.errors import HttpError, Refused
+from homarus.net.sockets import Choose, Sockets, opened
 
-# Chooses the address that a connection to a host and port goes to, and may refuse to.
-Choose = Callable[[str, int], Awaitable[str]]
 # What stays as it is in an address; all else is written as bytes in hexadecimal, as browsers do.
 SAFE = "%/:=&?~#+!$,;'@()*[]|"
 CONNECT_SECONDS = 20.0
@@ -26,16 +23,13 @@ logging.getLogger("httpcore2").setLevel(logging.INFO)
 IDLE_SECONDS = 55.0
 MAX_IDLE = 8
 ALIVE = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),)
-# What httpcore2 raises, and what slips through it: of anyio's streams, and of a SOCKS proxy that answers nonsense.
+# What httpcore2 raises, and what slips through it of a SOCKS proxy that answers nonsense.
 FAILURES: tuple[type[Exception], ...] = (
     httpcore2.NetworkError,
     httpcore2.TimeoutException,
     httpcore2.ProtocolError,
     httpcore2.ProxyError,
     httpcore2.UnsupportedProtocol,
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
     AssertionError,
     OSError,
 )
@@ -51,24 +45,6 @@ class Stale(Exception):
     """A kept connection turned out to be closed before anything of a reply came."""
 
 
-class Chosen(httpcore2.AnyIOBackend):
-    """Connects to the address that was chosen for a host, and to no other; TLS still asks for the host's certificate."""
-
-    def __init__(self, choose: Choose) -> None:
-        self._address = choose
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's own contract
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        address = await self._address(host, port)
-        return await super().connect_tcp(address, port, timeout, local_address, socket_options)
-
-
 def make_pool(
     proxy: str, context: ssl.SSLContext | None, choose: Choose | None, most: int
 ) -> httpcore2.AsyncConnectionPool:
@@ -78,7 +54,7 @@ def make_pool(
         max_connections=most,
         max_keepalive_connections=max(MAX_IDLE, most // 10),
         keepalive_expiry=IDLE_SECONDS,
-        network_backend=Chosen(choose) if choose else httpcore2.AnyIOBackend(),
+        network_backend=Sockets(choose),
         socket_options=ALIVE,
     )
 
@@ -108,25 +84,19 @@ def asked(
 
 
 async def exchange(pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> httpcore2.Response:
-    opened: list[httpcore2.AsyncNetworkStream] = []
-    fresh = False
-
-    async def trace(name: str, info: dict[str, Any]) -> None:
-        nonlocal fresh
-        fresh = fresh or name.endswith(".connect_tcp.started")
-        if name.endswith(".connect_tcp.complete"):
-            opened.append(info["return_value"])
-
-    request.extensions["trace"] = trace
+    mine: list[httpcore2.AsyncNetworkStream] = []
+    before = opened.set(mine)
     try:
         return await pool.handle_async_request(request)
     except BaseException as problem:
-        for stream in opened:  # the library leaves one open that a SOCKS proxy refused
+        for stream in mine:  # the library leaves one open that a SOCKS proxy refused
             await stream.aclose()
         lost = isinstance(problem, httpcore2.ReadError | httpcore2.WriteError)
-        if not fresh and (lost or "without sending" in str(problem)):
+        if not mine and (lost or "without sending" in str(problem)):
             raise Stale from problem
         raise
+    finally:
+        opened.reset(before)
 
 
 def is_lookup(problem: BaseException) -> bool:
