@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
@@ -327,7 +328,7 @@ class Runtime:
         key = turn.session
         if key.kind is SessionKind.HEARTBEAT:  # it looks after things on behalf of the main session
             key = main_session(key.agent_id, self.home.store(key.agent_id).main_key)
-        if not inbox_path(self.home.config.paths.own_dir / "events", key).exists():
+        if not os.access(inbox_path(self.home.config.paths.own_dir / "events", key), os.F_OK):
             return turn
         from homarus.automation.events import HEADING, told
 

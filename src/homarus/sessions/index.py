@@ -51,7 +51,7 @@ class _Known(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
+    """The index of one agent. Reading never writes; what `rows` and `get` return is the caller's own copy."""
 
     def __init__(
         self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE, main_key: str = MAIN
@@ -81,7 +81,7 @@ class SessionIndex:
         return self.replace(key, lambda row: _merged(row, changed))
 
     def note(self, key: SessionKey, changed: Json) -> Json:
-        """Merge fields into a row that is written soon: with the next change of any row, or by `flush`.
+        """Merge fields into a row that is written soon, with the next change of any row or by `flush`; return it, to look at.
 
         For what many turns say one after another, and what a crash may take back: the file is written whole each time.
         """
@@ -90,7 +90,7 @@ class SessionIndex:
         if name is None or not isinstance(rows[name], dict):
             return self.put(key, changed)
         self._pending[name] = {**self._pending.get(name, {}), **changed}
-        return _merged(_copy(rows[name]), self._pending[name])
+        return _merged(rows[name], self._pending[name])
 
     def flush(self, key: SessionKey | None = None) -> None:
         """Write what was noted; with a key, if it is noted of that row."""
