@@ -29,11 +29,11 @@ MAX_RESUMES = 3
 
 def inbox_path(folder: Path, key: SessionKey) -> Path:
     """Return a session's inbox file: readable for people, and unique by the digest of the whole key."""
-    return folder / _file_name(str(key))
+    return folder / inbox_name(str(key))
 
 
 @lru_cache(1024)
-def _file_name(key: str) -> str:
+def inbox_name(key: str) -> str:
     return f"{slug(key, 60)}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsonl"
 
 

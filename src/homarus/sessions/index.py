@@ -7,6 +7,7 @@ sessions that come at once would otherwise write all rows a thousand times.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from itertools import islice
@@ -58,6 +59,7 @@ class SessionIndex:
     ) -> None:
         self.path = path
         self._new = beside(path, ".new")
+        self._names = (str(path), str(self._new))  # looked at several times a turn
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
@@ -166,11 +168,11 @@ class SessionIndex:
     def stamp(self) -> Stamp | None:
         """Return what changes whenever the file or the one of new rows does; None while there is none."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._names[0])  # noqa: PTH116
         except OSError:
             return None
         try:
-            more = self._new.stat().st_size
+            more = os.stat(self._names[1]).st_size  # noqa: PTH116
         except OSError:
             more = 0
         return found.st_mtime_ns, found.st_size, found.st_ino, more
