@@ -104,27 +104,38 @@ class Process:
     def sessions(self) -> list[Path]:
         return list((self.state / "agents/main/sessions").glob("*.jsonl"))
 
-    def transcripts(self) -> tuple[Counter[str], Counter[str]]:
-        """Return how often each word stands in what was asked, and how often in what was answered."""
-        for path in self.sessions():
+    def transcripts(self) -> tuple[Counter[str], Counter[str], set[str]]:
+        """Return how often each word was asked and answered, and those of turns that were cut off too often to go on."""
+        paths = self.sessions()
+        for path in paths:
             size = path.stat().st_size
-            if size == self._read.get(path, (0,))[0]:
+            if size == self._read.get(path, (-1,))[0]:
                 continue
-            asked, answered = Counter[str](), Counter[str]()
-            for line in path.read_text().splitlines():
-                message = json.loads(line).get("message") or {}
+            asked, answered, ended, waiting = Counter[str](), Counter[str](), set[str](), set[str]()
+            for line in path.read_bytes().splitlines():
+                message: dict[str, Any] = {}
+                with contextlib.suppress(ValueError):  # a line that is being written, or that a kill cut off
+                    message = json.loads(line).get("message") or {}
                 text = str(message.get("content"))
                 if message.get("role") == "user":
-                    asked.update(_SAY.findall(text))
+                    asked.update(found := _SAY.findall(text))
+                    waiting.update(found)
                 elif message.get("role") == "assistant":
-                    answered.update(set(_WORD.findall(text)))
-            self._read[path] = (size, asked, answered)
-        found = [self._read[path] for path in self.sessions()]
-        return sum((asked for _, asked, _ in found), Counter()), sum((said for _, _, said in found), Counter())
+                    answered.update(said := set(_WORD.findall(text)))
+                    waiting -= said
+                    if message.get("errorMessage") == INTERRUPTED:
+                        ended, waiting = ended | waiting, set()
+            self._read[path] = (size, asked, answered, ended)
+        found = [self._read[path] for path in paths]
+        counts = (sum((each[place] for each in found), Counter[str]()) for place in (1, 2))
+        return *counts, set().union(*(each[3] for each in found))
 
     def runs(self, job_id: str) -> list[dict[str, Any]]:
-        path = self.state / f"cron/runs/{job_id}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        path, rows = self.state / f"cron/runs/{job_id}.jsonl", []
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+        return rows
 
     def jobs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads((self.state / "cron/jobs.json").read_text())["jobs"]
@@ -307,15 +318,28 @@ class World:
     def seen(self, word: str) -> bool:
         return word in self.places()
 
+    def given_up(self) -> list[str]:
+        """Return the words of turns that died four times and are told of as docs/queue.md says."""
+        gateway, chats = self.gateway, Counter(chat for chat, text in self.shown() if INTERRUPTED[-60:] in text)
+        events = "".join(path.read_text() for path in (gateway.state / "homarus/events").glob("*.jsonl"))
+        ended = {self.once[row["jobId"]] for ident in self.once for row in gateway.runs(ident) if row.get("error")}
+        told = []
+        for word in gateway.transcripts()[2]:
+            if word[0] in "te":
+                told += [word] if chats[self.chats[word]] else []
+                chats[self.chats[word]] -= 1
+            elif word[0] == "h":
+                told += [word] if f"hook:{word}:end" in events else []
+            else:
+                told += [word] if word[0] in "wo" or word in ended else []
+        return told
+
     def open(self) -> list[str]:
         """Return what is still to come."""
-        _, answered = self.gateway.transcripts()
-        told = Counter(chat for chat, text in self.shown() if INTERRUPTED in text)
+        _, answered, ended = self.gateway.transcripts()
+        told = set(self.given_up()) if ended else set()
         seen = {**self.places(), **self.places(doubt=True)}
-        left = [word for word in self.taken if word not in (seen if word in self.chats else answered)]
-        for word in [word for word in left if told[self.chats.get(word, "")]]:  # they were asked to say it again
-            told[self.chats[word]] -= 1
-            left.remove(word)
+        left = [word for word in self.taken - told if word not in (seen if word in self.chats else answered)]
         for job in self.gateway.jobs():
             soon = job["enabled"] and job["id"] in self.once | self.reminders
             left += [job["name"]] if soon or (job["state"].get("runningAtMs") and not job["enabled"]) else []
@@ -328,7 +352,7 @@ def announced(chat: dict[str, str]) -> dict[str, str]:
 
 def check(world: World) -> dict[str, int]:
     """Check what must hold when everything came to its end; return what was counted."""
-    asked, answered = world.gateway.transcripts()
+    asked, answered, ended = world.gateway.transcripts()
     words, seen, doubtful = world.taken, world.places(), world.places(doubt=True)
     assert world.open() == [], "neither answered nor told"
     assert sorted(word for word in words if asked[word] != 1) == [], "not once in the transcripts"
@@ -336,6 +360,7 @@ def check(world: World) -> dict[str, int]:
     twice = [word for word, count in answered.items() if word in asked and word not in EVERY and count > 1]
     assert twice == [], "answered twice"
     counts = Counter(f"{word[0]} taken" for word in words)
+    counts.update(f"{word[0]} given up" for word in ended if word in words)
     for word, chat in world.chats.items():
         assert seen.get(word, [chat]) == [chat], f"{word} was seen twice, or in another chat"
         assert set(doubtful.get(word, [chat])) == {chat}, f"{word} was told in another chat"
