@@ -262,7 +262,10 @@ class Texts:
 
 
 def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ...]]], dict[str, int]]:
-    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each."""
+    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each.
+
+    A name that only has a page, and on it no other name, is looked for as any word is: that a bank was made changes no ranking.
+    """
     import json
 
     aliases = {
@@ -272,7 +275,7 @@ def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ..
         conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall()
     )
     found = [(name, aliases.pop(name, ())) for name in counts]
-    return found + list(aliases.items()), counts
+    return found + [(name, others) for name, others in aliases.items() if others], counts
 
 
 def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
