@@ -36,6 +36,7 @@ from bench import mock_model
 from homarus.gateway.scopes import ALL
 from homarus.runtime.speech import INTERRUPTED
 
+DRIVER = Path(__file__).parent.parent / "scenarios" / "chat_driver.py"
 KILLS = int(os.environ.get("HOMARUS_KILLS", "300"))
 SESSIONS = 6
 MARK = "⚠️"  # of a word that is no answer
@@ -57,6 +58,7 @@ class Process:
     def __init__(self, folder: Path, model: int, bots: str, people: list[str]) -> None:
         self.folder, self.state = folder, folder / ".openclaw"
         self._read: dict[Path, Any] = {}
+        self.pid = self.port = 0
         provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
         models = {"providers": {"mock": {**provider, "models": [{"id": "m", "contextWindow": 128_000}]}}}
         document = {
@@ -77,29 +79,50 @@ class Process:
         self.state.mkdir()
         (self.state / "openclaw.json").write_text(json.dumps(document))
 
-    def begin(self) -> None:
+    def open(self, *words: str) -> None:
+        """Start what forks gateways: loading a platform's library anew would take most of each life."""
         env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+        line = [sys.executable, str(DRIVER), str(self.folder), "gateway", *words]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._driver = subprocess.Popen(
+                line, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def close(self) -> None:
+        if self.pid:
+            self.kill()
+        self._driver.communicate()
+
+    def _told(self, pattern: str) -> int:
+        """Wait for a line of the driver or of the gateway, and return the number in it."""
+        assert self._driver.stdout is not None
+        for said in self._driver.stdout:
+            if found := re.search(pattern, said):
+                return int(found[1])
+            if said.startswith("gone"):
+                self.pid = 0
+                break
+        raise AssertionError((self.folder / "log").read_text()[-4000:])
+
+    def begin(self) -> None:
+        assert self._driver.stdin is not None
+        self._driver.stdin.write("start\n")
+        self._driver.stdin.flush()
+        self.pid = self._told(r"^(\d+)$")
 
     def serves(self) -> None:
         """Wait until it says where it listens."""
-        assert self.process.stdout is not None
-        for said in self.process.stdout:
-            if " port " in said:
-                self.port = int(said.split(" port ")[1].split()[0])
-                return
-        raise AssertionError((self.folder / "log").read_text()[-4000:])
+        self.port = self._told(r" port (\d+)")
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
+        pid, self.pid = self.pid, 0
+        os.kill(pid, signal.SIGKILL)
+        self._told(r"^gone -(\d+)$")
 
     def end(self) -> None:
-        self.process.terminate()
-        assert self.process.wait(120) == 0, "it ends by itself when it is asked to"
-        self.process.communicate()
+        pid, self.pid = self.pid, 0
+        os.kill(pid, signal.SIGTERM)
+        assert self._told(r"^gone (\d+)$") == 0, "it ends by itself when it is asked to"
 
     def sessions(self) -> list[Path]:
         return list((self.state / "agents/main/sessions").glob("*.jsonl"))
@@ -403,6 +426,7 @@ async def killed(tmp_path: Path, kills: int, people: int, seed: int) -> AsyncIte
         async with serving() as api:
             names = [str(20 + number) for number in range(people)]
             world = World(Process(Path(short), model, api.base, names), api, names, seed)
+            world.gateway.open(*(["real"] if people else []))
             try:
                 await world.first()
                 for number in range(1, kills):
@@ -410,11 +434,11 @@ async def killed(tmp_path: Path, kills: int, people: int, seed: int) -> AsyncIte
                 await world.last()
                 yield world
             except BaseException:
-                if world.gateway.process.poll() is None:
-                    world.gateway.kill()
                 shutil.copytree(short, tmp_path / "home", ignore=shutil.ignore_patterns("*.sock"))
                 (tmp_path / "shown.json").write_text(json.dumps([world.waits_for, world.shown()]))
                 raise
+            finally:
+                world.gateway.close()
 
 
 async def test_two_kills_lose_and_double_nothing_and_the_checks_would_notice(tmp_path: Path) -> None:
