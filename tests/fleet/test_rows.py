@@ -1,6 +1,8 @@
 import itertools
 import os
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.fleet.homes import mounted, taken, tree
 
 from homarus.core.errors import Fenced, StorageError
 from homarus.fleet.commits import Commits
+from homarus.fleet.large import STREAMED
 from homarus.fleet.rows import HomeVolume, spelled, unspelled
 from homarus.storage.atomic import backup, create_new, ensure_dir, keep_copy, move_aside, remove, write_atomic
 from homarus.storage.boundary import Root
@@ -250,6 +253,57 @@ def test_a_large_file_lies_in_the_object_store_and_damage_there_is_noticed(datab
     (tmp_path / "three").mkdir()
     with pytest.raises(StorageError, match="damaged"):
         HomeVolume(database, lease, tmp_path / "three", objects=shelf).materialise()
+
+
+class SlowShelf(Shelf):
+    """A store that takes something only when it is allowed to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may, self.calls = threading.Event(), threading.Event(), 0
+
+    def put_pieces(self, name, pieces) -> None:
+        self.calls += 1
+        self.asked.set()
+        assert self.may.wait(120)
+        super().put_pieces(name, pieces)
+
+
+@pytest.mark.parametrize("how", ["settle", "tidy"])
+def test_while_a_large_file_is_on_its_way_the_home_goes_on_writing(database, tmp_path, how):
+    shelf, data = SlowShelf(), os.urandom(STREAMED + 1)
+    with mounted(database, taken(database, "ada"), tmp_path / "one", objects=shelf) as volume:
+        log = JsonlWriter.open(tmp_path / "one" / "log.jsonl")
+        log.append({"n": 1})
+        (tmp_path / "one" / "big").write_bytes(data)  # as a command does
+        volume.unknown = how == "tidy"
+        with ThreadPoolExecutor(1) as pool:
+            settling = pool.submit(getattr(volume, how))
+            try:
+                assert shelf.asked.wait(120)
+                volume.unknown = False  # else the line would settle first, and wait as well
+                log.append({"n": 2})  # this test ends only if it needs nothing of the store
+                volume.unknown = how == "tidy"
+            finally:
+                shelf.may.set()
+            settling.result(120)
+        log.close()
+        assert shelf.calls == 1  # what was sent ahead is not sent again
+    with mounted(database, taken(database, "ada", "two"), tmp_path / "two", objects=shelf):
+        assert (tmp_path / "two" / "big").read_bytes() == data
+        assert (tmp_path / "two" / "log.jsonl").read_bytes() == b'{"n":1}\n{"n":2}\n'
+
+
+def test_a_large_file_that_changes_after_it_was_sent_is_sent_again(database, tmp_path):
+    shelf = Shelf()
+    with mounted(database, taken(database, "ada"), tmp_path / "one", objects=shelf) as volume:
+        big = tmp_path / "one" / "big"
+        big.write_bytes(b"a" * (STREAMED + 1))
+        volume._send_ahead()
+        big.write_bytes(b"b" * (STREAMED + 2))
+        volume._settle()
+    with mounted(database, taken(database, "ada", "two"), tmp_path / "two", objects=shelf):
+        assert (tmp_path / "two" / "big").read_bytes() == b"b" * (STREAMED + 2)
 
 
 def test_rows_with_a_hole_are_told_and_not_served(database, tmp_path):

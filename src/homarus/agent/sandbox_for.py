@@ -5,6 +5,7 @@ Also the window of a model that nobody has asked yet, for what is shown before a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,7 +90,7 @@ class SkillMounts:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._document: object = None
-        self._roots: tuple[Path, ...] = ()
+        self._roots: tuple[str, ...] = ()
         self._stamps: tuple[tuple[int, int] | None, ...] | None = None
         self._mounts: tuple[Mount, ...] = ()
 
@@ -97,16 +98,17 @@ class SkillMounts:
         """Return the mounts. Every turn asks, so it costs one look at each folder."""
         if self._document is not self._config.document:
             inside, linked = readable_roots(self._config)
-            self._document, self._roots, self._stamps = self._config.document, (*inside, *linked), None
+            self._roots = tuple(map(str, (*inside, *linked)))
+            self._document, self._stamps = self._config.document, None
         stamps = tuple(map(_stamp, self._roots))
         if stamps != self._stamps:
             self._mounts, self._stamps = skill_folders(self._config).mounts(), stamps
         return self._mounts
 
 
-def _stamp(folder: Path) -> tuple[int, int] | None:
+def _stamp(folder: str) -> tuple[int, int] | None:
     try:
-        found = folder.stat()
+        found = os.stat(folder)  # noqa: PTH116 - before every turn
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from homarus.agent.turn import Turn
     from homarus.context.summarize import Ask
 
-_prompt_tokens: BoundedCache[str, tuple[tuple[ToolSpec, ...], int]] = BoundedCache(16)
+_prompt_tokens: BoundedCache[str, tuple[tuple[ToolSpec, ...], int]] = BoundedCache(
+    256
+)  # a worker of a fleet has many homes
 
 
 def prompt_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:

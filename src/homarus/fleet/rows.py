@@ -10,15 +10,16 @@ import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from homarus.core.errors import Fenced, StorageError
 from homarus.fleet.commits import UPLOAD, Commits, again, refusal
 from homarus.fleet.database import Database
+from homarus.fleet.large import STREAMED, Objects, Uploads
 from homarus.fleet.transfer import Seen, pieces_of, seen_of, spelled, unspelled, write_new
 from homarus.storage.faults import shown, write_all
 from homarus.storage.locks import held_paths
@@ -26,19 +27,9 @@ from homarus.storage.locks import held_paths
 INLINE = 256 << 10  # larger files go to the object store, where there is one
 _BATCH, _MANY = 4 << 20, 500  # bytes and names of changed files in one commit
 RESERVE = 16 << 20
-STREAMED = 8 << 20  # what is larger is never held in memory as a whole
 LARGEST_INLINE = 64 << 20  # what the database itself is given where there is no store
 _OURS = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _BESIDE = ("", "-wal", "-shm", "-journal")
-
-
-class Objects(Protocol):
-    """Large contents by their SHA-256. `put` of what is there already does nothing."""
-
-    def put(self, name: str, data: bytes) -> None: ...
-    def get(self, name: str) -> bytes: ...
-    def put_pieces(self, name: str, pieces: Iterable[bytes]) -> None: ...
-    def get_pieces(self, name: str) -> Iterable[bytes]: ...
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -88,6 +79,7 @@ class HomeVolume:
         self._used = 0
         self.left_out: set[str] = set()
         self._database, self._objects, self._lost = database, objects, lost
+        self._uploads = Uploads(objects) if objects is not None else None
         self._lock = threading.RLock()
         self._seen: dict[str, Seen] = {}
         self._derived: set[str] = set()
@@ -130,7 +122,7 @@ class HomeVolume:
         with self._lock:
             self._check()
             if self.unknown:  # a line counts from the end of the file as it is now
-                self.settle()
+                self._settle()
             if self._used + len(data) > self.most + RESERVE:
                 raise _full(self.lease.home, self.most, self.most_files)
             self._waiting.append((spelled(path), stat.S_IFREG | mode, at, data))
@@ -204,6 +196,10 @@ class HomeVolume:
 
     def settle(self) -> list[str]:
         """Commit what changed on the disk without storage, and return those paths."""
+        self._send_ahead()
+        return self._settle()
+
+    def _settle(self) -> list[str]:
         with self._lock:
             self.flush()
             self.unknown = False
@@ -222,14 +218,27 @@ class HomeVolume:
             self._keep({path: there[path] for path in changed})
             for path in self.left_out:
                 self._take_back(path)
+            if self._uploads is not None:
+                self._uploads.done()
             return gone + changed
+
+    def _send_ahead(self) -> None:
+        """Bring large files to the store before the home stands still: its other writes need not wait for that."""
+        if self._uploads is not None and not self.fenced:
+            large = ((path, now) for path, now in self._walk() if now.size > STREAMED)
+            self._uploads.ahead(
+                self.folder,
+                (path for path, now in large if now != self._seen.get(path) and self._fits(path, now.size)),
+            )
 
     def tidy(self) -> None:
         """Let the rows follow, though nobody waits for it."""
+        if self.unknown:
+            self._send_ahead()
         with self._lock:
             self._needed = False
             try:
-                self.settle() if self.unknown else self.flush()
+                self._settle() if self.unknown else self.flush()
             finally:
                 self._needed = True
 
@@ -349,13 +358,15 @@ class HomeVolume:
 
     def _settle_first(self) -> None:
         self._check()
-        self.settle() if self.unknown else self.flush()
+        self._settle() if self.unknown else self.flush()
 
     def _stored(self, path: str, fd: int) -> Stored:
         """Return the row of an open file; a large content goes to the object store first."""
         found = os.fstat(fd)
-        if found.st_size > STREAMED and self._objects is not None:
-            return self._streamed(path, fd, found, self._objects)
+        if found.st_size > STREAMED and self._uploads is not None:
+            self._check()
+            sha = self._uploads.digest(path, fd, found)
+            return Stored(spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, sha, object=sha.hex())
         data = b"".join(pieces_of(fd, found.st_size))
         digest, name = hashlib.sha256(data), None
         if self._objects is not None and len(data) > INLINE:
@@ -368,25 +379,6 @@ class HomeVolume:
         inline = None if name else data
         return Stored(
             spelled(path), found.st_mode, len(data), found.st_mtime_ns, digest.digest(), bytes=inline, object=name
-        )
-
-    def _streamed(self, path: str, fd: int, found: os.stat_result, objects: Objects) -> Stored:
-        """Keep a content that is too large for memory: it is read twice, and must be the same both times."""
-        self._check()
-        digest, second = hashlib.sha256(), hashlib.sha256()
-        for piece in pieces_of(fd, found.st_size):
-            digest.update(piece)
-
-        def reread() -> Iterator[bytes]:
-            for piece in pieces_of(fd, found.st_size):
-                second.update(piece)
-                yield piece
-            if second.digest() != digest.digest():  # nothing is kept then, and it is tried again
-                raise StorageError(f"{shown(path)} changes while it is read")
-
-        objects.put_pieces(digest.hexdigest(), reread())
-        return Stored(
-            spelled(path), found.st_mode, found.st_size, found.st_mtime_ns, digest.digest(), object=digest.hexdigest()
         )
 
     def _put(self, rows: list[Stored], *, needed: bool = True) -> None:

@@ -26,9 +26,10 @@ from homarus.core.clock import SystemClock, SystemIds, epoch_ms
 from homarus.core.errors import Fenced, HomarusError, StorageError
 from homarus.fleet.commits import Commits
 from homarus.fleet.homes import INVITE, Invited, merge, seal
+from homarus.fleet.large import Objects
 from homarus.fleet.objects import HomeObjects
 from homarus.fleet.placement import Letter
-from homarus.fleet.rows import HomeVolume, Lease, Objects
+from homarus.fleet.rows import HomeVolume, Lease
 from homarus.fleet.settings import Quota, quota_of
 from homarus.fleet.tenancy import confine
 from homarus.gateway.peer import literal

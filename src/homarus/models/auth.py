@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ class AuthStore:
         self, agent_dir: Path, *, clock: Clock, resolve: Resolve = str, parent: AuthStore | None = None
     ) -> None:
         self.path = _place(agent_dir)
+        self._file = str(self.path)
         self._clock = clock
         self.resolve = resolve
         self._parent = parent
@@ -49,7 +51,7 @@ class AuthStore:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = self.path.stat()
+            found = os.stat(self._file)  # noqa: PTH116 - several times a turn
             stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
         except OSError:
             stamp = None

@@ -95,6 +95,8 @@ class PrefixCache:
     def __init__(self, max_entries: int = 64) -> None:
         # A part is kept twice: joined, and in sections for the report.
         self._kept: BoundedCache[bytes, Stable] = BoundedCache(max_entries, 32_000_000, lambda kept: 2 * len(kept[0]))
+        # Most turns follow one that was told the same: then nothing is digested.
+        self._last: tuple[Mode, StableFacts, Stable] | None = None
         self.hits = 0
 
     def __len__(self) -> int:
@@ -102,14 +104,18 @@ class PrefixCache:
 
     def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
+        if self._last is not None and self._last[:2] == (mode, facts):
+            self.hits += 1
+            return self._last[2]
         key = digest((mode, facts))
         kept = self._kept.get(key)
         if kept is not None:
             self.hits += 1
-            return kept
-        rendered = _stable(facts, mode)
-        self._kept.put(key, rendered)
-        return rendered
+        else:
+            kept = _stable(facts, mode)
+            self._kept.put(key, kept)
+        self._last = (mode, facts, kept)
+        return kept
 
 
 def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCache | None = None) -> Prompt:

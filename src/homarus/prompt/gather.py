@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -58,9 +59,25 @@ def zone_name(configured: object, env: Mapping[str, str], *, etc: Path = Path("/
     for name in (configured if isinstance(configured, str) else "", env.get("TZ", "").removeprefix(":")):
         if find_zone(name.strip()) is not None:
             return name.strip()
-    named = _first_line(etc / "timezone").strip()
+    files = (f"{etc}/timezone", f"{etc}/localtime")
+    return _host_zone(files, tuple(map(_stamp, files)))
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """Return what changes when somebody sets the clock of this machine to another zone."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns, found.st_size
+
+
+@lru_cache(8)
+def _host_zone(files: tuple[str, str], _stamps: tuple[object, ...]) -> str:
+    """Return the zone that these files name. Every turn asks, and they are read when they changed."""
+    named = _first_line(Path(files[0])).strip()
     if find_zone(named) is None:
-        named = os.path.realpath(etc / "localtime").partition("zoneinfo/")[2].strip()
+        named = os.path.realpath(files[1]).partition("zoneinfo/")[2].strip()
     return "UTC" if find_zone(named) is None else named
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,12 @@ MAX_RESUMES = 3
 
 def inbox_path(folder: Path, key: SessionKey) -> Path:
     """Return a session's inbox file: readable for people, and unique by the digest of the whole key."""
-    text = str(key)
-    return folder / f"{slug(text, 60)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+    return folder / inbox_name(str(key))
+
+
+@lru_cache(1024)
+def inbox_name(key: str) -> str:
+    return f"{slug(key, 60)}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsonl"
 
 
 class Inbox:

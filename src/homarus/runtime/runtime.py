@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
@@ -33,7 +34,7 @@ from homarus.core.routes import Route, SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued, message_key
-from homarus.queue.inbox import Inbox, inbox_path
+from homarus.queue.inbox import Inbox, inbox_name
 from homarus.queue.lane import Places, SessionLane
 from homarus.queue.letters import COMMAND, Letters, taken
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
@@ -308,7 +309,7 @@ class Runtime:
             instructions=str(facts.get("instructions") or ""),
             output_schema=str(facts.get("outputSchema") or ""),
             needs=tuple(facts.get("needs") or ()),
-            caller_tools=convert(facts.get("callerTools") or (), tuple[ToolSpec, ...]),
+            caller_tools=convert(facts["callerTools"], tuple[ToolSpec, ...]) if facts.get("callerTools") else (),
             tool_choice=str(facts.get("toolChoice") or ""),
             folders=tuple(map(str, facts.get("folders") or ())),
             cwd=str(facts.get("cwd") or ""),
@@ -327,7 +328,7 @@ class Runtime:
         key = turn.session
         if key.kind is SessionKind.HEARTBEAT:  # it looks after things on behalf of the main session
             key = main_session(key.agent_id, self.home.store(key.agent_id).main_key)
-        if not inbox_path(self.home.config.paths.own_dir / "events", key).exists():
+        if not os.access(f"{self.home.config.paths.own_dir}/events/{inbox_name(str(key))}", os.F_OK):
             return turn
         from homarus.automation.events import HEADING, told
 

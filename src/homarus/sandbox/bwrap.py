@@ -202,7 +202,7 @@ def _state() -> str:
     if found is None:
         return ""
     try:
-        facts = Path(found).stat()
+        facts = os.stat(found)  # noqa: PTH116 - before every turn
     except OSError:
         return ""
     return f"{found} {facts.st_size} {facts.st_mtime_ns} {facts.st_mode} {os.uname().release} {os.getuid()}"

@@ -179,6 +179,8 @@ class SandboxSpec(Struct, frozen=True):
 
 
 def _beneath(path: str, root: str) -> bool:
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in {"", "/"}:
+        return True  # spelled alike: nothing to take apart
     return PurePosixPath(path).is_relative_to(root)
 
 

@@ -7,6 +7,7 @@ sessions that come at once would otherwise write all rows a thousand times.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from itertools import islice
@@ -51,13 +52,14 @@ class _Known(Struct, frozen=True):
 
 
 class SessionIndex:
-    """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
+    """The index of one agent. Reading never writes; what `rows` and `get` return is the caller's own copy."""
 
     def __init__(
         self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE, main_key: str = MAIN
     ) -> None:
         self.path = path
         self._new = beside(path, ".new")
+        self._names = (str(path), str(self._new))  # looked at several times a turn
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
@@ -81,7 +83,7 @@ class SessionIndex:
         return self.replace(key, lambda row: _merged(row, changed))
 
     def note(self, key: SessionKey, changed: Json) -> Json:
-        """Merge fields into a row that is written soon: with the next change of any row, or by `flush`.
+        """Merge fields into a row that is written soon, with the next change of any row or by `flush`; return it, to look at.
 
         For what many turns say one after another, and what a crash may take back: the file is written whole each time.
         """
@@ -90,7 +92,7 @@ class SessionIndex:
         if name is None or not isinstance(rows[name], dict):
             return self.put(key, changed)
         self._pending[name] = {**self._pending.get(name, {}), **changed}
-        return _merged(_copy(rows[name]), self._pending[name])
+        return _merged(rows[name], self._pending[name])
 
     def flush(self, key: SessionKey | None = None) -> None:
         """Write what was noted; with a key, if it is noted of that row."""
@@ -166,11 +168,11 @@ class SessionIndex:
     def stamp(self) -> Stamp | None:
         """Return what changes whenever the file or the one of new rows does; None while there is none."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._names[0])  # noqa: PTH116
         except OSError:
             return None
         try:
-            more = self._new.stat().st_size
+            more = os.stat(self._names[1]).st_size  # noqa: PTH116
         except OSError:
             more = 0
         return found.st_mtime_ns, found.st_size, found.st_ino, more

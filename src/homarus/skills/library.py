@@ -16,7 +16,18 @@ from homarus.config.paths import expand
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
 from homarus.hooks.manifest import Facts, on_path
-from homarus.skills.discover import FREE, Scan, Skill, SkillRoot, Source, Stamp, read_text, scan_root, standard_roots
+from homarus.skills.discover import (
+    BUNDLED,
+    FREE,
+    Scan,
+    Skill,
+    SkillRoot,
+    Source,
+    Stamp,
+    read_text,
+    scan_root,
+    standard_roots,
+)
 from homarus.skills.gate import Gate, allowlist_of
 from homarus.skills.settings import SkillLimits, SkillSettings
 from homarus.storage.cache import BoundedCache
@@ -30,6 +41,7 @@ _MAX_ROOTS = 64
 _TICK_MS = 100
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_SETS = 16
+_BUNDLED = str(BUNDLED)
 _MAX_AUDITED = 2_000
 
 
@@ -84,11 +96,11 @@ class SkillLibrary:
 
     def changed(self, roots: Iterable[SkillRoot]) -> bool:
         """Say whether `load` would look again, without looking: what a watcher asks after its events settled."""
-        return any((kept := self._scans.get(root)) is None or not is_current(root.path, kept.stamps) for root in roots)
+        return any((kept := self._scans.get(root)) is None or not _holds(root, kept) for root in roots)
 
     def _scan(self, root: SkillRoot) -> Scan:
         kept = self._scans.get(root)
-        if kept is not None and is_current(root.path, kept.stamps):
+        if kept is not None and _holds(root, kept):
             return kept
         fresh = scan_root(root, self.limits)
         newest_ms = max(stamp.changed_ns for stamp in fresh.stamps) // 1_000_000
@@ -97,6 +109,11 @@ class SkillLibrary:
         else:
             self._scans.put(root, fresh)
         return fresh
+
+
+def _holds(root: SkillRoot, scan: Scan) -> bool:
+    # What came with the program changes with the program, not while it runs.
+    return root.path == _BUNDLED or is_current(root.path, scan.stamps)
 
 
 def discover(roots: tuple[SkillRoot, ...], limits: SkillLimits | None = None) -> SkillSet:

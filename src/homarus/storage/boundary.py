@@ -119,6 +119,16 @@ class Root:
             return False
         return "/" not in name and fingerprint == _fingerprint(f"{self.realpath}/{name}", found)
 
+    def lacks(self, name: str) -> bool:
+        """Say whether there is certainly nothing of this plain name here, neither a file nor a link; False is no answer."""
+        try:
+            os.stat(name, dir_fd=self._beneath.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return "/" not in name
+        except (OSError, ValueError):
+            pass
+        return False
+
     def fingerprint(self, name: Name) -> Guarded:
         """Return what `read` would return without data: enough to know whether a cached text is still right."""
 

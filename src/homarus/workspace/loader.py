@@ -63,7 +63,7 @@ class WorkspaceFile(Struct, frozen=True):
 
     def same_text(self, other: WorkspaceFile) -> bool:
         """Say whether a prompt made from either would be the same; a touched file is still the same text."""
-        return replace(self, fingerprint="") == replace(other, fingerprint="")
+        return self is other or replace(self, fingerprint="") == replace(other, fingerprint="")
 
 
 class WorkspaceLoader:
@@ -133,6 +133,8 @@ class WorkspaceLoader:
             seen = root.fingerprint(name)
             if seen.kind == "ok" and seen.fingerprint == known.fingerprint:
                 return known
+        elif root.lacks(name):
+            return WorkspaceFile(name, path, missing=True)
         got = root.read(name, max_bytes=MAX_FILE_BYTES)
         if got.kind == "missing":
             return WorkspaceFile(name, path, missing=True)
