@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import itertools
 import json
 import statistics
@@ -72,7 +73,10 @@ class Served:
         document = {
             "agents": {"defaults": {"model": "mock/m"}},
             "models": {"providers": {"mock": {**provider, "models": models}}},
-            "gateway": {"auth": {"token": TOKEN, **({"secretScopes": list(scopes)} if scopes else {})}},
+            "gateway": {
+                "auth": {"token": TOKEN, **({"secretScopes": list(scopes)} if scopes else {})},
+                "http": {"endpoints": {"chatCompletions": {"enabled": True}}},
+            },
         }
         (self.folder / ".openclaw/openclaw.json").write_text(json.dumps(document))
         self._line = [*ctx.homarus(), "gateway", "run", "--port", "0"]
@@ -111,6 +115,23 @@ async def _turns(served: Served) -> tuple[list[float], float, float]:
         before = served.memory()
         taken += [await client.ask(1, f"note number {number}", "long") for number in range(10, TURNS)]
     return taken, before, served.memory()
+
+
+def _posted(served: Served) -> list[float]:
+    """Return the seconds of each turn of one conversation by OpenAI's protocol, on one connection."""
+    connection, taken = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60), []
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    for number in range(TURNS):
+        said = [{"role": "user", "content": f"note number {number}"}]
+        body = json.dumps({"model": "openclaw", "user": "bench", "messages": said}).encode()
+        began = time.perf_counter()
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        answer = connection.getresponse()
+        read = answer.read()
+        taken.append(time.perf_counter() - began)
+        assert answer.status == 200, read
+    connection.close()
+    return taken
 
 
 async def _at_once(served: Served, count: int, text: str, prefix: str) -> float:
@@ -164,9 +185,15 @@ def run(ctx: Ctx) -> list[Row]:
             rows.append(Row("gateway: idle memory", idle, "MB", "60 MB", idle / IDLE_MB, 1.0))
             taken, warm, after = asyncio.run(_turns(served))
             early, late = (statistics.median(part) * 1000 for part in (taken[5 : 5 + SAMPLE], taken[-SAMPLE:]))
-            rows.append(Row("gateway: turn at 10", early, "ms", "6 ms", early / TURN_MS, 1.0))
-            rows.append(Row("gateway: turn at 300", late, "ms", "6 ms", late / TURN_MS, 1.0))
+            rows.append(Row("gateway: turn over a socket at 10", early, "ms", "6 ms", early / TURN_MS, 1.0))
+            rows.append(Row("gateway: turn over a socket at 300", late, "ms", "6 ms", late / TURN_MS, 1.0))
             rows.append(Row("gateway: memory after 300 turns", after, "MB", "after 10", after / warm, GROWTH))
+        served = Served(ctx, "http", model)
+        with served.running():
+            taken = _posted(served)
+            for at, part in ((10, taken[5 : 5 + SAMPLE]), (TURNS, taken[-SAMPLE:])):
+                took = statistics.median(part) * 1000
+                rows.append(Row(f"gateway: turn through HTTP at {at}", took, "ms", "6 ms", took / TURN_MS, 1.0))
         served = Served(ctx, "many", model)
         with served.running():
             many = asyncio.run(_at_once(served, 32, "[[wait:0.2]]", "w"))

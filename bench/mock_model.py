@@ -1,12 +1,14 @@
 """A model without a model, in a process of its own: markers in the newest message say which tools it calls.
 
 `[[tools:N]]` makes it read `NOTES.md` N times, one call after another, `[[exec:N]]` makes it run `true` N times;
-`[[wait:S]]` makes it wait S seconds first; then, and to everything else, it answers with a sentence. It speaks chat completions over a stream.
+`[[wait:S]]` makes it wait S seconds first; then, and to everything else, it answers with a sentence. `[[say:WORD]]` makes that
+sentence name each word that it has not said yet, and the number of the answer. It speaks chat completions over a stream.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import subprocess
@@ -18,6 +20,9 @@ from typing import Any
 import msgspec
 
 _MARK = re.compile(r"\[\[(tools|exec):(\d+)\]\]")
+_SAY = re.compile(r"\[\[say:([\w-]+)\]\]")
+_WORD = re.compile(r"[\w-]+")
+_ANSWERS = itertools.count(1)
 _WAIT = re.compile(rb"\[\[wait:([\d.]+)\]\](?!.*\"role\": ?\"user\")", re.DOTALL)
 
 
@@ -25,13 +30,11 @@ def answer(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Return the events of one reply."""
     messages = body["messages"]
     last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
-    content = messages[last]["content"]
-    text = content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
-    mark = _MARK.search(text)
+    mark = _MARK.search(_text(messages[last]))
     done = sum(message["role"] == "tool" for message in messages[last + 1 :])
     usage = {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 9, "total_tokens": 909}}
     if mark is None or done >= int(mark[2]) or not body.get("tools"):
-        words = [{"index": 0, "delta": {"content": part}} for part in ("All is well, ", "and noted for later.")]
+        words = [{"index": 0, "delta": {"content": part}} for part in ("All is well, ", _noted(messages))]
         return [*({"choices": [word]} for word in words), _end("stop"), usage]
     reads = mark[1] == "tools"
     # The calls differ, so that no guard against going in circles is measured.
@@ -43,6 +46,20 @@ def answer(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
         _end("tool_calls"),
         usage,
     ]
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def _noted(messages: list[dict[str, Any]]) -> str:
+    asked = [word for each in messages if each["role"] == "user" for word in _SAY.findall(_text(each))]
+    if not asked:
+        return "and noted for later."
+    said = {word for each in messages if each["role"] == "assistant" for word in _WORD.findall(_text(each))}
+    fresh = dict.fromkeys(word for word in asked if word not in said)
+    return f"noted {' '.join(fresh)} as no-{next(_ANSWERS)}." if fresh else "and noted for later."
 
 
 def _end(reason: str) -> dict[str, Any]:

@@ -202,6 +202,14 @@ def test_a_fact_lives_through_every_command(home, capsys):
 
     assert f"replaced by {place}" in said("timeline", "--entity", "Anna")
     assert "coffee" not in said("timeline", "--entity", "Anna", "--as-of", str(between))
+    assert "nothing was known about 'Anna' on 2001-01-01" in said(
+        "timeline", "--entity", "Anna", "--as-of", "2001-01-01"
+    )
+    assert "did you mean Anna?" in said("timeline", "--entity", "anja", code=1)
+    assert "nothing is known about 'Zacharias'" in said("timeline", "--entity", "Zacharias", "--json", code=1)
+    page = workspace / "bank" / "entities" / "anna.md"
+    page.write_text(page.read_text().replace("---\n", "---\naliases: [Annie]\n", 1))
+    assert f"replaced by {place}" in said("timeline", "--entity", "Annie")
     items = json.loads(said("recall", "what does Anna prefer", "--k", "25", "--json"))["results"]
     older = next(item for item in items if "O(c=0.8) @Anna" in item["content"])
     newer = next(item for item in items if "coffee" in item["content"])

@@ -1,6 +1,8 @@
 """From the outbox to a platform: in order, once, and honest about what nobody knows."""
 
 import asyncio
+import itertools
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,15 @@ async def test_a_piece_that_a_crash_left_on_its_way(bench: Bench, repeatable: bo
     assert repeatable or "“second”" in " ".join(text for _, text in notice)
 
 
+async def test_a_word_of_doubt_whose_answer_is_lost_is_said_again(bench: Bench) -> None:
+    bench.platform.answers = [failure("unknown"), failure("unknown")]
+    bench.sender.submit(Outbound("a", "irc", "bob", "hello"))
+    await bench.sender.idle()
+    assert bench.outcomes == [("a", "unknown"), (f"{DOUBT}a", "sent")]
+    assert bench.clock.monotonic() >= PAUSES_S[0]
+    assert "“hello”" in " ".join(bench.platform.texts)
+
+
 async def test_a_crash_in_the_pause_between_two_requests_leaves_nothing_in_doubt(bench: Bench) -> None:
     bench.platform.answers = [failure("transient", 400.0)]
     states: list[int | None] = []
@@ -412,6 +423,19 @@ async def run_until_crash(path: Path, platform: CrashingPlatform, length: int) -
         pass
     await sender.idle()
     return fuse.left >= 0, told
+
+
+async def test_two_crashes_in_a_row_leave_nobody_without_a_word_of_doubt(tmp_path: Path) -> None:
+    """The second one may hit the very notice that tells of the first."""
+    for first, second in itertools.product(range(16), range(24)):
+        path, platform = tmp_path / f"{first}-{second}.jsonl", CrashingPlatform(repeatable=False)
+        for length in (first, second, 10**6):
+            await run_until_crash(path, platform, length)
+        doubts = [name for name in "123" if Outbox(path, ManualClock(START)).outcome(name) == "unknown"]
+        keys = Counter(key for *_, key in platform.shown)
+        assert {f"{DOUBT}{name}:0" for name in doubts} <= set(keys), "somebody was left alone with it"
+        assert {key for key, times in keys.items() if times > 1} <= {key for key in keys if key.startswith(DOUBT)}
+        assert max(keys.values()) <= 2
 
 
 @pytest.mark.parametrize("repeatable", [True, False])

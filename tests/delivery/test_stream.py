@@ -31,7 +31,7 @@ PIECES = st.sampled_from(
 
 def streamed(pieces: list[str]) -> str:
     stream = StreamFilter()
-    return "".join(stream.feed(piece) for piece in pieces) + stream.finish()[0]
+    return "".join(stream.feed(piece) for piece in pieces) + stream.finish()
 
 
 @given(st.lists(PIECES, max_size=10), st.data())
@@ -60,7 +60,7 @@ def test_every_vector_streams_to_the_same_text(vector: dict[str, str]) -> None:
 def test_what_follows_a_lost_opening_tag_begins_a_paragraph() -> None:
     stream = StreamFilter()
     shown = stream.feed("they ask for the time") + stream.feed("</think>It is noon.")
-    rest, whole = stream.finish()
+    rest, whole = stream.finish(), stream.whole()
     assert shown + rest == "they ask for the time\n\nIt is noon."
     assert whole.text == "It is noon."
 
@@ -77,10 +77,10 @@ def test_ordinary_text_is_streamed_early_and_whole() -> None:
     stream = StreamFilter()
     shown = [stream.feed(piece) for piece in ("Note", ": the plan is", " good", ", and so on")]
     assert "".join(shown).startswith("Note: the plan is")
-    assert "".join(shown) + stream.finish()[0] == "Note: the plan is good, and so on"
+    assert "".join(shown) + stream.finish() == "Note: the plan is good, and so on"
 
 
 def test_nothing_is_shown_early_that_may_be_an_acknowledgement() -> None:
     beat = StreamFilter(heartbeat=True)
     assert beat.feed("All quiet. HEARTBEAT_OK") == ""
-    assert beat.finish()[0] == ""
+    assert beat.finish() == ""

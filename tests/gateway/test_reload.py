@@ -81,6 +81,29 @@ async def test_a_new_provider_answers_the_next_turn_and_another_address_the_one_
         assert await ask(client, "four") == "answer 2", "whoever was registered in this process is still known"
 
 
+async def test_a_changed_file_that_is_included_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    part, main = house.state / "secret.json5", house.state / "openclaw.json"
+    settings = json.loads(main.read_text())
+    gate = settings.pop("gateway", {})
+    main.write_text(json.dumps({**settings, "gateway": {"$include": "./secret.json5"}}))
+
+    def write(token: str) -> None:
+        part.write_text(json.dumps(merge(gate, {"auth": {"mode": "token", "token": token}})))
+
+    write("the-first-secret-of-this-home")
+    async with served(house, token=None) as found:
+        live, seen = found.gateway.live, found.gateway.live.stamp()
+        assert await live.secret() == "the-first-secret-of-this-home"
+        write("the-second-secret-of-this-home-is-longer")
+        assert live.stamp() != seen
+        assert await live.secret() == "the-second-secret-of-this-home-is-longer"
+        part.write_text("{ auth: ")
+        assert await live.secret() == "the-second-secret-of-this-home-is-longer"
+        write("the-third-secret")
+        assert await live.secret() == "the-third-secret"
+
+
 async def test_a_turn_that_runs_keeps_the_model_that_it_began_with(home: Served) -> None:
     home.house.model.lines = [Line(calls=(("session_status", {}),)), Line("done")]
     gate = home.house.model.hold()

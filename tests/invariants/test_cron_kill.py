@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.invariants import cron_driver
@@ -24,6 +25,22 @@ def make_home(folder: Path) -> Path:
     return home
 
 
+def check_times(rows: list[dict[str, Any]], every: int) -> list[dict[str, Any]]:
+    """Check that each due time of a job has one end and that none was skipped; return how they ended, in order."""
+    claimed = Counter(row["runId"] for row in rows if row["action"] == "claimed")
+    ended = Counter(row["runId"] for row in rows if row["action"] == "finished")
+    assert set(claimed) == set(ended), "a due time without an end"
+    assert set(ended.values()) <= {1}, "a due time that ended twice"
+    ran = sorted((row for row in rows if row["action"] == "finished"), key=lambda row: row["dueAtMs"])
+    for row, after in itertools.pairwise(ran):
+        # The times follow each other without a gap; a pause after a failure is the only one. A run that such a pause put
+        # off counts for the time at which it would have been, so that the next one is on time again.
+        late = (row["dueAtMs"] - ran[0]["dueAtMs"]) % every
+        gap = row["dueAtMs"] - late + every * (1 + row.get("missed", 0))
+        assert after["dueAtMs"] == gap or row["status"] == "error", "a due time was skipped"
+    return ran
+
+
 def verify(home: Path) -> dict[str, int]:
     """Check everything that must hold when no process is left; return what was counted."""
     folder = home / ".openclaw" / "cron"
@@ -34,25 +51,15 @@ def verify(home: Path) -> dict[str, int]:
     interrupted = 0
     for job in jobs:
         rows = [json.loads(line) for line in (folder / "runs" / f"{job['id']}.jsonl").read_text().splitlines()]
-        claimed = Counter(row["runId"] for row in rows if row["action"] == "claimed")
-        ended = Counter(row["runId"] for row in rows if row["action"] == "finished")
-        assert set(claimed) == set(ended), "a due time without an end"
-        assert set(ended.values()) <= {1}, "a due time that ended twice"
         assert "runningAtMs" not in job["state"]
         assert job["state"]["nextRunAtMs"] > now - 60_000
         every = {"often": 120_000, "cron": 180_000, "remind": 240_000}[job["name"]]
-        ran = sorted((row for row in rows if row["action"] == "finished"), key=lambda row: row["dueAtMs"])
-        for row, after in itertools.pairwise(ran):
-            # The times follow each other without a gap; a pause after a failure is the only one. A run that such a pause put
-            # off counts for the time at which it would have been, so that the next one is on time again.
-            late = (row["dueAtMs"] - ran[0]["dueAtMs"]) % every
-            gap = row["dueAtMs"] - late + every * (1 + row.get("missed", 0))
-            assert after["dueAtMs"] == gap or row["status"] == "error", "a due time was skipped"
+        ended = {row["runId"] for row in check_times(rows, every)}
         interrupted += sum("interrupted" in str(row.get("error")) for row in rows)
         if job["name"] == "remind":
-            told = _told(home, job["id"])
+            told = told_of(home, job["id"])
             assert set(told.values()) <= {1}, "a reminder was told twice"
-            assert set(told) == set(ended), "a reminder was lost"
+            assert set(told) == ended, "a reminder was lost"
         else:
             runs |= {row["sessionKey"] for row in rows if row["action"] == "finished"}
     marks = Counter((home / "ledger").read_text().split())
@@ -62,7 +69,7 @@ def verify(home: Path) -> dict[str, int]:
     return {"runs": len(runs), "marks": len(runs & set(marks)), "interrupted": interrupted}
 
 
-def _told(home: Path, job_id: str) -> Counter[str]:
+def told_of(home: Path, job_id: str) -> Counter[str]:
     """Return how often the main session was told of each run of a job, by what its messages carry."""
     index = json.loads((home / ".openclaw/agents/main/sessions/sessions.json").read_text())
     lines = Path(index["agent:main:main"]["sessionFile"]).read_text().splitlines()

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from homarus.memory.query import analyse
-from homarus.memory.related import TABLE, related
+from homarus.memory.related import KINDS, TABLE, related, things
 from homarus.memory.terms import STOP
 
 TODAY = date(2026, 6, 15)
@@ -76,3 +76,58 @@ def test_relatives_are_read_anew_when_the_notes_changed(notes):
     notes.write("memory/2026-01-02.md", "- A grey kitten sleeps\n")
     memory.sync()
     assert "kitten" in memory.recall("Which pets are there?", budget_tokens=60).hits[0].text
+
+
+def test_the_table_of_kinds_is_names_and_things_that_can_be_looked_up():
+    rows = [row.partition(":") for row in KINDS.read_text(encoding="utf-8").splitlines()]
+    for names, colon, those in rows:
+        assert colon and names.split() and len(those.split()) >= 4, names
+        for words in (names.split(), those.split()):
+            assert len(words) == len(set(words)), f"{names} has a word twice"
+            assert all(word.replace("_", "").isalpha() and word.isascii() and word.islower() for word in words)
+            assert not set(words) & STOP, names
+    assert all("_" not in names for names, _, _ in rows)
+
+
+def test_a_word_that_only_looks_like_a_kind_asks_for_nothing():
+    assert "kombucha" in things("drinks")
+    assert things("stores")
+    assert things("stories") == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("Which drinks did we try?", "The kombucha was sour"),
+        ("What cities has Greta seen?", "Two days in Hong Kong with the children"),
+        ("Welche Getränke gab es?", "Der Kaffee war kalt"),
+    ],
+)
+def test_a_thing_of_the_kind_asked_for_is_found_among_many(notes, question, line):
+    notes.write("memory/2026-01-01.md", f"{FILLER}- {line}\n{FILLER}")
+    hits = notes.open().recall(question, budget_tokens=60).hits
+    assert line in hits[0].text
+    assert "holds a thing of the kind asked for" in " ".join(hits[0].why)
+
+
+def test_a_kind_that_is_named_but_not_asked_for_counts_less(notes):
+    notes.write("memory/2026-01-01.md", f"{FILLER}- The kombucha was sour\n{FILLER}")
+    memory = notes.open()
+
+    def worth(question):
+        parts = memory.explain(question, "memory/2026-01-01.md#L301").parts
+        return next(value for name, value, _ in parts if name == "kind")
+
+    assert 0 < worth("Where did the man with the drink go?") < worth("Which drink did he have?")
+
+
+def test_a_question_is_answered_by_any_message_of_the_turn_behind_it(notes):
+    chat = "- Ann: Which boat did you charter?\n- Ann: I wondered\n- Bob: well\n- Bob: Marigold\n- Ann: fine\n"
+    notes.write("memory/2026-01-01.md", f"{FILLER}{chat}{FILLER}")
+    memory = notes.open()
+
+    def lent(line):
+        parts = memory.explain("Which boat did Bob charter?", f"memory/2026-01-01.md#L{line}").parts
+        return next((value for name, value, _ in parts if name == "answer"), 0.0)
+
+    assert [lent(line) > 0 for line in (301, 302, 303, 304, 305)] == [False, True, True, True, False]

@@ -23,6 +23,8 @@ FLOORS = {
     "tenth": (0.46, 0.04, 0.14),
     "eleventh": (0.51, 0.04, 0.12),
     "twelfth": (0.38, 0.04, 0.18),
+    "thirteenth": (0.0, 1.0, 1.0),  # not measured yet, nor the next: put away until there is something to judge
+    "fourteenth": (0.0, 1.0, 1.0),
 }
 # Vectors bring more lines to choose from: they help where words are new, and cost a little where the thesaurus knows them.
 WITH_VECTORS = (-0.06, 0.0, 0.03)
@@ -53,6 +55,8 @@ def test_the_sets_are_as_large_as_they_say():
         "tenth": (100, 150, 50),
         "eleventh": (100, 150, 50),
         "twelfth": (100, 150, 50),
+        "thirteenth": (100, 150, 50),
+        "fourteenth": (100, 150, 50),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip

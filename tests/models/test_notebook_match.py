@@ -26,6 +26,8 @@ def lacks(question: str, line: str) -> float:
         ("What is Greta charging us?", "Greta wants 40 euros.", "Greta wants the files soon."),
         ("Um wie viel Uhr ist Probe?", "Probe ab halb acht.", "Probe mit 30 Leuten."),
         ("Wann ist der Laden zu?", "Der Laden ist zu bis Aschermittwoch.", "Der Laden ist zu."),
+        ("What does the room cost?", "The room is CHF 79.", "The room is quiet."),
+        ("Wann hört Benedikt auf?", "Benedikt hört zum Jahresende auf.", "Benedikt hört auf."),
         ("How old is Oma?", "Oma is eighty.", "Oma is tired."),
     ],
 )  # fmt: skip
@@ -60,6 +62,7 @@ def test_asked_what_was_a_line_about_what_is_says_less(question: str, was: str, 
     past, other = compared(question, [Line(was, "a.md#L1"), Line(will_be, "a.md#L2")])
     assert (past.no_past, other.no_past) == (0.0, 1.0)
     assert compared("Where is the drum kit?", [Line(will_be, "a.md#L2")])[0].no_past == 0.0
+    assert compared("Was arbeitet Ida?", [Line(will_be, "a.md#L2")])[0].no_past == 0.0  # the German word for what
 
 
 def test_a_line_brings_its_cosines_or_none():

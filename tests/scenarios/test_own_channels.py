@@ -47,7 +47,7 @@ ALONE = {
     "forward": "it does not pass messages on",
     "bots": "programs speak there with the owner's credentials",
     "cut": "it shows an answer of any length as one",
-    "send": "nothing is sent: a reader reads the session, and kills are in tests/gateway/test_chaos.py",
+    "send": "nothing is sent: a reader reads the session, and kills are in tests/gateway/test_kills.py",
 }  # fmt: skip
 
 

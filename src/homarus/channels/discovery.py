@@ -68,7 +68,8 @@ def lacks(manifest: Manifest, which: Callable[[str], str | None] = shutil.which)
     missing = [name for name in manifest.needs if not _importable(name)]
     if missing:
         cure = installing(f"homarus[{manifest.extra}]" if manifest.extra else " ".join(missing))
-        return f"{manifest.label} needs the Python package {' and '.join(missing)}", cure
+        packages = f"package{'s' if missing[1:] else ''} {' and '.join(missing)}"
+        return f"{manifest.label} needs the Python {packages}", cure
     for program, package in manifest.programs.items():
         if which(program) is None:
             return f"{manifest.label} needs the program {program}", f"install {package}"

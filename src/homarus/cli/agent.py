@@ -308,7 +308,7 @@ class TextStream:
             case TextDelta():
                 self._write(self._filter.feed(event.text))
             case MessageEnded():
-                self._write(self._filter.finish()[0])
+                self._write(self._filter.finish())
                 self._end()
             case ToolStarted() if self._verbose:
                 self._write(f"[{event.name}]\n")

@@ -296,11 +296,15 @@ def remove(app: App, channel: str, account: str, delete: bool, as_json: bool) ->
 @with_json
 def login(app: App, channel: str, account: str, as_json: bool) -> int:
     """Connect an account of CHANNEL and show what has to be done for that, such as a code to scan."""
-    name = manifest_of(channel).id
+    manifest = manifest_of(channel)
+    name = manifest.id
     account = account_id(app, name, account)
     tell: Callable[[str], None] = app.out.warn if as_json else app.out.line
     found = asked(app, "web.login.start", channel=name, accountId=account)
     if found is None:
+        missing, cure = lacks(manifest)
+        if missing:
+            raise HomarusError(missing, cure=cure)
 
         async def who(board: Any) -> Json:
             me = await board.manager.channel(name, account).probe()

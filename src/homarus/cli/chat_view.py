@@ -277,7 +277,7 @@ class ChatView:
 
     def _message(self, event: MessageEnded) -> list[Block]:
         # What another process wrote comes whole.
-        rest = self._filter.finish()[0] if self._streamed else shape(event.message.text).text
+        rest = self._filter.finish() if self._streamed else shape(event.message.text).text
         blocks = (
             [Block("thinking", self._thinking.strip())] if self._thinking.strip() and self.reasoning == "on" else []
         )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from homarus.agent.memories import open_memory
 from homarus.cli.app import App
 from homarus.cli.options import with_json
-from homarus.core.errors import ToolError
+from homarus.core.errors import ToolError, Unknown
+from homarus.core.text import single_line, slug
 from homarus.memory.memory import Memory
 from homarus.memory.settings import MemorySettings
+
+if TYPE_CHECKING:
+    from homarus.memory.bank.facts import Knowledge
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -181,16 +185,19 @@ def timeline(app: App, /, entity: str, as_of: str | None, as_json: bool, **place
 
     import msgspec
 
-    from homarus.core.text import slug
     from homarus.memory.memory import NoDay
 
     with opened(app, **place) as memory:
-        known = memory.knowledge()
+        known, pages = memory.knowledge(), memory.entity_pages()
         try:
             day = memory.day(as_of)
         except NoDay as problem:
             raise click.UsageError(str(problem)) from problem
-    facts = [f for f in (known.as_of(day.toordinal()) if day else known.facts) if slug(entity) in f.entities]
+    name = slug(entity)
+    meant = {name, *(other for other in known.spoken_of if name in pages and pages.get(other) == pages[name])}
+    if not meant & known.spoken_of:
+        raise _nobody(entity, known)
+    facts = [f for f in (known.as_of(day.toordinal()) if day else known.facts) if meant & set(f.entities)]
     if as_json:
         app.out.json([{**msgspec.to_builtins(f), "claims": len(f.claims), "citation": f.citation} for f in facts])
         return
@@ -201,7 +208,23 @@ def timeline(app: App, /, entity: str, as_of: str | None, as_json: bool, **place
             f"{app.out.style(when, 'cyan')}  {fact.text}{app.out.style(gone, 'dim')}  {app.out.style(fact.citation, 'dim')}"
         )
     if not facts:
-        app.out.line(f"nothing is known about '{entity}'")
+        app.out.line(f"nothing was known about '{single_line(entity, 80)}' on {day}")
+
+
+def _nobody(entity: str, known: Knowledge) -> Unknown:
+    """Return the error for a name that no fact is about, with those that come near."""
+    import difflib
+
+    names = {known.names.get(one, one).lower(): known.names.get(one, one) for one in sorted(known.spoken_of)}
+    wanted = entity.strip().lower()
+    near = [name for word, name in names.items() if len(wanted) >= 3 and wanted in word]
+    near += [names[word] for word in difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)]
+    hint = (
+        f"did you mean {', '.join(dict.fromkeys(near[:3]))}?"
+        if near
+        else "'homarus memory graph' shows who is spoken of"
+    )
+    return Unknown(f"nothing is known about '{single_line(entity, 80)}'", cure=hint)
 
 
 @click.command()

@@ -140,7 +140,7 @@ class BlockStream:
     def _end(self, event: MessageEnded) -> None:
         # A model that does not stream says everything here.
         begun = "" if self._filter.raw else self._filter.feed(event.message.text)
-        rest, whole = self._filter.finish()
+        rest, whole = self._filter.finish(), self._filter.whole()
         text = whole.text if self._settings.at_end else begun + rest
         self._blocks([*self._chunker.feed(text), *self._chunker.flush()])
         media = tuple(path for path in whole.directives.media if path not in self._media)

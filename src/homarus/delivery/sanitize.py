@@ -60,6 +60,8 @@ def shape(text: str, *, heartbeat: bool = False, ack_chars: int = ACK_CHARS) -> 
 
 def without_tokens(text: str) -> tuple[str, bool]:
     """Return text without the tokens at its edges, and whether one was a heartbeat's. In the middle they are ordinary text."""
+    if not _TOKEN.search(text):
+        return text.strip(), False
     if is_silent(text):
         return "", False
     clean = without_tail(_HEARTBEAT_HEAD.sub("", _SILENT_HEAD.sub("", text))).strip()

@@ -270,7 +270,8 @@ class Sender:
             try:
                 outcome, reason = await self._pieces(row)
             except DeliveryError as error:
-                if error.kind in LATER and failures < len(PAUSES_S):
+                later = error.kind in LATER or (error.kind is DeliveryFailure.UNKNOWN and _tells_of_doubt(row.outbound))
+                if later and failures < len(PAUSES_S):
                     self._warn(f"{_name(row.outbound)} waits: {one_line(error)}")
                     await self._sleep(min(max(PAUSES_S[failures], error.retry_after or 0.0), _LONGEST_PAUSE_S))
                     failures += 1
@@ -298,7 +299,8 @@ class Sender:
         if not message.media and not text:
             return "suppressed", ""
         # An edit can be made again: it shows the same message.
-        if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
+        again = place.repeatable or _tells_of_doubt(message) or (row.edits and row.trying == 0)
+        if row.trying is not None and not again:
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
         seen = await self._attach(row)
         pieces, problem = row.pieces, ""
@@ -430,7 +432,7 @@ class Sender:
     def _doubt(self, row: Row) -> None:
         """Tell a chat of a message in doubt, once. It is on disk before the row ends; whoever waits for that is told then."""
         message = row.outbound
-        if message.id.startswith(DOUBT) or message.id in self._waiters:
+        if _tells_of_doubt(message) or message.id in self._waiters:
             return
         cut = row.pieces[row.trying].plain if row.trying is not None and row.trying < len(row.pieces) else message.text
         about = single_line(without_tokens(cut)[0], DOUBT_CHARS) or ", ".join(Path(name).name for name in message.media)
@@ -472,6 +474,11 @@ def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
     if error.kind is DeliveryFailure.UNKNOWN:
         return "unknown", one_line(error)
     return ("partial" if row.receipts else "failed"), one_line(error)
+
+
+def _tells_of_doubt(message: Outbound) -> bool:
+    """Say whether a message is a word of doubt: the one thing that is better said twice than not at all."""
+    return message.id.startswith(DOUBT)
 
 
 def _name(message: Outbound) -> str:

@@ -63,14 +63,17 @@ class StreamFilter:
         visible = self._scanner.visible
         return self._advance(visible[: len(visible) - _held(visible)])
 
-    def finish(self) -> tuple[str, Visible]:
-        """End the message: return what is still to be shown, and the whole reply."""
-        whole = shape(self._raw, heartbeat=self._heartbeat)
+    def finish(self) -> str:
+        """End the message and return what is still to be shown."""
         if self._heartbeat:
-            return whole.text, whole
+            return self.whole().text
         self._scanner.feed("", ended=True)
         visible = self._scanner.visible
-        return self._advance(without_tail(visible) if self._shown else visible), whole
+        return self._advance(without_tail(visible) if self._shown else visible)
+
+    def whole(self) -> Visible:
+        """Return the reply as one who heard nothing before would be shown it."""
+        return shape(self._raw, heartbeat=self._heartbeat)
 
     def _advance(self, settled: str) -> str:
         """Return what is new. Only the beginning is asked for tokens: at the end they were held back."""

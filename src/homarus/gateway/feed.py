@@ -26,6 +26,7 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
+from homarus.core.messages import Message
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
@@ -34,7 +35,6 @@ from homarus.gateway.protocol import where
 from homarus.gateway.rows import displayed, row_of
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import APPROVALS
-from homarus.sessions.codec import from_message
 from homarus.sessions.entry import MessageEntry
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Stream:
         self.session_id = session_id
         self.model = model
         self.agent_seq = self.chat_seq = 0
-        self.text = ""  # what was said in this turn so far
-        self.piece = ""  # what of it was not told yet
+        self.text = ""  # what was told of this turn so far
+        self.heard = ""  # what the model said since, as it came
         self.filter = StreamFilter()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -131,12 +131,16 @@ class Feed:
 
     def _agent(self, stream: Stream, kind: str, data: dict[str, Any], **pick: Any) -> None:
         stream.agent_seq += 1
+        if not self._gateway.hub.anybody:
+            return
         key = stream.session
         facts = {"runId": stream.run_id, "seq": stream.agent_seq, "stream": kind, "ts": self._gateway.now_ms}
         place = {"sessionKey": str(key), "sessionId": stream.session_id, "agentId": key.agent_id}
         self._gateway.hub.tell("agent", {**facts, "data": data, **place}, **pick)
 
     def chat(self, run_id: str, session: SessionKey, seq: int, state: str, **more: Any) -> None:
+        if not self._gateway.hub.anybody:
+            return
         facts = {"runId": run_id, "sessionKey": str(session), "agentId": session.agent_id, "seq": seq, "state": state}
         self._gateway.hub.tell("chat", {**facts, **{key: value for key, value in more.items() if value is not None}})
 
@@ -156,9 +160,12 @@ class Feed:
             payload = {**facts, "ts": self._gateway.now_ms, "session": row}
             self._gateway.hub.tell("sessions.changed", payload, to=lambda each: each.wants_sessions)
 
-    def _message(self, session: SessionKey, body: dict[str, Any] | None) -> None:
+    def _message(self, session: SessionKey, message: Message) -> None:
         key = str(session)
-        if body is None or not any(key in each.messages_of for each in self._gateway.hub.connections.values()):
+        if not any(key in each.messages_of for each in self._gateway.hub.connections.values()):
+            return
+        body = displayed(message)
+        if body is None:
             return
         row = row_of(self._gateway, session)
         payload = {"sessionKey": key, "agentId": session.agent_id, "message": body, "session": row}
@@ -185,7 +192,7 @@ class Feed:
         self.changed(session, "agent.run.started")
 
     def _accepted(self, session: SessionKey, event: UserAccepted) -> None:
-        self._message(session, displayed(event.message))
+        self._message(session, event.message)
         key = event.message.idempotency_key
         for run in self._gateway.runs.open_in(session) if event.steered else ():
             if run.key == key:
@@ -207,18 +214,21 @@ class Feed:
         stream = self._streams.get(session)
         if stream is None:
             return
-        shown = stream.filter.feed(event.text)
-        if shown:
-            stream.piece += shown
-            if stream.timer is None:
-                loop = asyncio.get_running_loop()
-                stream.timer = loop.call_later(COALESCE_SECONDS, self._flush, stream)
+        stream.heard += event.text
+        if stream.timer is None:
+            stream.timer = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._flush, stream)
 
-    def _flush(self, stream: Stream) -> None:
+    def _flush(self, stream: Stream, *, ended: bool = False, after: str = "") -> None:
+        """Tell what can be shown of what was heard; with `ended` all of it, and what comes after the message."""
         if stream.timer is not None:
             stream.timer.cancel()
             stream.timer = None
-        piece, stream.piece = stream.piece, ""
+        heard, stream.heard = stream.heard, ""
+        piece = stream.filter.feed(heard) if heard else ""
+        if ended:
+            piece += stream.filter.finish()
+            stream.filter = StreamFilter()
+            piece += after if stream.text or piece.strip() else ""
         if not piece:
             return
         stream.text += piece
@@ -229,14 +239,8 @@ class Feed:
         stream = self._streams.get(session)
         if stream is not None:
             # The rest of what was held back, and a new start for what is said after the next call.
-            rest, _ = stream.filter.finish()
-            stream.piece += rest
-            if event.message.calls:
-                stream.piece += "\n\n" if stream.text or stream.piece.strip() else ""
-            stream.filter = StreamFilter()
-            if event.message.calls:
-                self._flush(stream)
-        self._message(session, displayed(event.message))
+            self._flush(stream, ended=True, after="\n\n" if event.message.calls else "")
+        self._message(session, event.message)
 
     def _tool_started(self, session: SessionKey, event: ToolStarted) -> None:
         self._tool(
@@ -251,9 +255,7 @@ class Feed:
         content = [{"type": "text", "text": result.text[:MAX_RESULT]}]
         facts = {"name": result.tool_name, "toolCallId": result.call_id, "isError": result.is_error}
         self._tool(session, {"phase": "result", **facts, "result": {"content": content}})
-        body = from_message(result)
-        body.pop("details", None)
-        self._message(session, body)
+        self._message(session, result)
 
     def _tool(self, session: SessionKey, data: dict[str, Any]) -> None:
         stream = self._streams.get(session)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.config.include import MAX_FILES
 from homarus.config.load import load_config
 from homarus.config.view import Config
 from homarus.core.errors import HomarusError
@@ -25,21 +27,18 @@ class Given(Struct, frozen=True):
 
 
 class Live:
-    """Reads the configuration again when its file changed; one that is broken leaves the old one in force."""
+    """Reads the configuration again when one of its files changed; one that is broken leaves the old one in force."""
 
     def __init__(self, config: Config, env: dict[str, str], given: Given) -> None:
         self._env = env
         self._given = given
         self._config = config
-        self._stamp = self.stamp()
+        self._files = _files(config)
+        self._stamp: list[tuple[int, int, int]] = self.stamp()
 
-    def stamp(self) -> tuple[int, int, int]:
-        """Return what changes when the file does."""
-        try:
-            found = self._config.paths.config_path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_size, found.st_ino)
+    def stamp(self) -> list[tuple[int, int, int]]:
+        """Return what changes when a file does."""
+        return [_looked_at(path) for path in self._files]
 
     @property
     def config(self) -> Config:
@@ -49,9 +48,13 @@ class Live:
             try:
                 fresh = load_config(self._config.paths, self._env)
                 fresh.bound(self._config.floor)
-                self._config = fresh
             except HomarusError:
                 return self._config
+            self._config = fresh
+            # Files that count no more are still looked at: the last good content may only stand in for a broken one.
+            files = list(dict.fromkeys((*_files(fresh), *self._files)))[:MAX_FILES]
+            if files != self._files:
+                self._files, self._stamp = files, []  # and read once more, in case one changed meanwhile
         return self._config
 
     @property
@@ -74,3 +77,17 @@ class Live:
             return await asyncio.to_thread(config.resolve, value)
         except HomarusError:
             return ""  # a secret that cannot be had lets nobody in
+
+
+def _files(config: Config) -> list[Path]:
+    """Return the file of a configuration and those that it includes."""
+    included = (source.path for source in (config.source.all() if config.source else ()))
+    return list(dict.fromkeys((config.paths.config_path, *included)))
+
+
+def _looked_at(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

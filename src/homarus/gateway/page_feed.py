@@ -107,17 +107,24 @@ class Live:
         self.run = run
         self.model = model
         self.text = self.thinking = ""
+        self.heard = ""  # what the model said since, as it came
         self.told = [0, 0]  # how far the text and the thinking were told
         self.tools: dict[str, Json] = {}
         self.filter = StreamFilter()
         self.timer: asyncio.TimerHandle | None = None
 
+    def read(self) -> None:
+        """Let what was heard be shown, as far as it can be."""
+        heard, self.heard = self.heard, ""
+        self.text += self.filter.feed(heard) if heard else ""
+
     def shown(self) -> Json:
+        self.read()
         facts = {"run": self.run, "model": self.model, "text": self.text, "thinking": self.thinking}
         return {**facts, "tools": list(self.tools.values())}
 
     def next_line(self) -> None:
-        self.text = self.thinking = ""
+        self.text = self.thinking = self.heard = ""
         self.told = [0, 0]
         self.filter = StreamFilter()
 
@@ -196,7 +203,7 @@ class PageFeed:
 
     def _words(self, session: SessionKey, live: Live, event: TextDelta | ThinkingDelta) -> None:
         if isinstance(event, TextDelta):
-            live.text += live.filter.feed(event.text)
+            live.heard += event.text
         else:
             live.thinking += event.text
         if live.timer is None:
@@ -208,6 +215,7 @@ class PageFeed:
             return
         live.timer.cancel()
         live.timer = None
+        live.read()
         for place, (kind, text) in enumerate((("text", live.text), ("thinking", live.thinking))):
             at = live.told[place]
             if len(text) > at:
@@ -231,9 +239,10 @@ class PageFeed:
 
     def tell(self, session: SessionKey, kind: str, **facts: Any) -> None:
         """Tell everybody who looks at a session; each session counts what was told of it."""
-        name = f"page:{session}"
-        payload = {"session": str(session), "seq": self._count(session), "kind": kind, **facts}
-        self._gateway.hub.tell(EVENT, payload, to=lambda each: name in each.messages_of)
+        name, number = f"page:{session}", self._count(session)
+        if self._gateway.hub.anybody:
+            payload = {"session": str(session), "seq": number, "kind": kind, **facts}
+            self._gateway.hub.tell(EVENT, payload, to=lambda each: name in each.messages_of)
 
     def _count(self, session: SessionKey) -> int:
         number = self._numbers.pop(session, 0) + 1

@@ -14,9 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
-from homarus.memory.terms import beginning, is_inflected, kernel, match_expression, stem
+from homarus.memory.terms import beginning, is_inflected, kernel, match_expression, stem, words
 from homarus.storage.cache import BoundedCache
 
 LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
@@ -231,9 +230,10 @@ class Postings:
         found = self._matters.get(term)
         if found is None:
             held = []
-            for word in others:
+            for one in others:
+                expression = " AND ".join(f"({match_expression(part)})" for part in words(one))
                 rows = conn.execute(
-                    "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? LIMIT ?", (match_expression(word), COMMON + 1)
+                    "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? LIMIT ?", (expression, COMMON + 1)
                 ).fetchall()
                 if len(rows) <= COMMON:
                     held.append((idf(len(rows), self.lines), [row[0] for row in rows]))
@@ -335,12 +335,6 @@ class Pool(Struct):
     postings: list[Posting]
     sets: list[frozenset[int]]  # per posting: lines that hold it, complete around every candidate
     absent: float = 0.0  # weight of the words that stand in no line at all
-
-
-def of_kind(conn: sqlite3.Connection, postings: Postings, query: Query) -> frozenset[int]:
-    """Return the lines that hold a thing of the kind asked for: "tea" for a question about drinks."""
-    found = postings.find(conn, members(query.category)) if query.category else []
-    return frozenset().union(*(posting.ids for posting in found if posting.ids))
 
 
 def gather(

@@ -166,7 +166,9 @@ class IndexWriter:
         )
         file = cursor.lastrowid
         assert file is not None
-        label = " ".join(_PATH_WORD.findall(item.path.rpartition(".")[0]))
+        # A page of the bank on which nobody wrote anything is not looked for, and so makes no word more common either.
+        named = units or not item.path.startswith("bank/")
+        label = " ".join(_PATH_WORD.findall(item.path.rpartition(".")[0])) if named else ""
         self._insert([(first, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label))])
         self._lines(file, units, at=base, first=first)
         self._names(file, units)

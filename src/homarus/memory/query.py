@@ -8,8 +8,7 @@ from datetime import date
 
 from msgspec import Struct
 
-from homarus.memory.bank.categories import asked_for
-from homarus.memory.related import related
+from homarus.memory.related import related, things
 from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
@@ -64,6 +63,9 @@ _FRAME = frozenset(_FRAMING.split())
 _AUXILIARIES = "did|does|do|is|was|are|were|has|have|had|can|could|will|would|should|may|might|must"
 _ASKING = frozenset(["what", "when", "where", "which", "who", "whom", "whose", "why", "how"])
 
+_BEFORE_A_KIND = "what which many kind kinds type types sort sorts all any other list favorite favourite"
+_FOR = frozenset(_BEFORE_A_KIND.split())
+
 
 class Query(Struct, frozen=True):
     text: str
@@ -77,7 +79,8 @@ class Query(Struct, frozen=True):
     subject: tuple[str, ...] = ()  # those of them that the question is about, by its grammar
     bare: str = ""  # the question without the names, for vectors
     foreign: bool = False  # a question in none of the words that English questions are made of
-    category: str = ""  # what kind of thing is asked for, where everyday words of that kind are known
+    things: dict[str, tuple[str, ...]] = {}  # for each word of `core` that names a kind what is of it
+    asked: frozenset[str] = frozenset()  # the words that say what is asked for: "which foods", not "at the food market"
     related: dict[str, tuple[str, ...]] = {}  # for each word of `core` others that speak of the same matter
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
@@ -124,11 +127,19 @@ def analyse(
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
         foreign=foreign,
-        category=next(filter(None, map(asked_for, core)), "") if asks else "",
+        things={term: those for term in core if (those := things(term))} if asks else {},
+        asked=_asked(text),
         related=matters if asks and not foreign else {},
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )
+
+
+def _asked(text: str) -> frozenset[str]:
+    """Return the words that may say what kind of thing is asked for: plurals, and those just behind a word of asking."""
+    said = words(text)
+    near = [word for at, word in enumerate(said) if _FOR & set(said[max(0, at - 3) : at])]
+    return frozenset([*near, *(word for word in said if word.endswith("s") and not word.endswith("ss"))])
 
 
 def _capitals(text: str) -> list[str]:

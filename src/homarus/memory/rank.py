@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from homarus.memory import signals
 from homarus.memory.bank.categories import asked_for
 from homarus.memory.bank.claims import claims, gives_up, replaced
-from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, idf, of_kind
+from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, idf
 from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
@@ -53,7 +53,7 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "answer": (0.60, 0.30, 0.25, 0.35),
     "day": (0.50, 0.40, 0.30, 0.30),
     "length": (0.50, 0.30, 0.40, 0.15),
-    "kind": (0.30, 0.30, 0.20, 0.0),
+    "kind": (0.70, 0.50, 0.50, 0.50),
     "related": (0.70, 0.80, 0.70, 0.30),
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
@@ -156,11 +156,12 @@ def rank(
     """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
     postings, lines = known.postings, known.lines
     asked = vectors.propose(conn, query, keep) if vectors else None
-    kind = of_kind(conn, postings, query)
+    things = {term: postings.matter(conn, f"{term} <", those) for term, those in query.things.items()}
     matters = {term: postings.matter(conn, term, others) for term, others in query.related.items()}
-    extra = [*(asked.nearest if asked else ()), *sorted(kind, reverse=True)[:keep]]
-    for lines_of_matter in matters.values():
-        extra += islice(lines_of_matter, keep // (4 * len(matters)))
+    extra = list(asked.nearest if asked else ())
+    for found, most in ((things, keep), (matters, keep // 4)):
+        for lines_of_matter in found.values():
+            extra += islice(lines_of_matter, most // len(found))
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=extra, keep=keep)
     rows = filters.kept(lines.rows(conn, pool.ids))
     average = postings.average(conn)
@@ -169,11 +170,12 @@ def rank(
     columns["name"] = signals.names(query, rows, pool, postings.lines)
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
     columns["date"] = signals.dates(query, rows)
-    columns["kind"] = [1.0 if row.id in kind else 0.0 for row in rows]
-    columns["related"] = signals.related(query, rows, pool, matters, idf(0, postings.lines))
+    rarest = idf(0, postings.lines)
+    columns["kind"] = signals.kinds(query, rows, things, rarest)
+    columns["related"] = signals.related(query, rows, pool, matters, rarest)
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
-    columns |= signals.support(rows, columns["word"])
+    columns |= signals.support(rows, columns["word"], columns["covered"])
     columns["exact"] = signals.exact(query, rows, columns["covered"], partial(lines.texts, conn))
     gone = [bool(row.flags & STRUCK) or (row.file, row.line) in filters.superseded for row in rows]
     if any(gone):
@@ -260,7 +262,10 @@ class Texts:
 
 
 def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ...]]], dict[str, int]]:
-    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each."""
+    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each.
+
+    A name that only has a page, and on it no other name, is looked for as any word is: that a bank was made changes no ranking.
+    """
     import json
 
     aliases = {
@@ -270,7 +275,7 @@ def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ..
         conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall()
     )
     found = [(name, aliases.pop(name, ())) for name in counts]
-    return found + list(aliases.items()), counts
+    return found + [(name, others) for name, others in aliases.items() if others], counts
 
 
 def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:

@@ -21,6 +21,11 @@ QUOTED = 60  # lines with all words that are compared with the question letter b
 BESIDE, FAR = 0.6, 0.3  # what a word counts for a line that stands beside it, or two lines away
 DIGIT = 3  # bits that count a word within five lines
 
+TURN, LONGEST = (
+    0.7,
+    8,
+)  # what a question counts that does not stand just before a line; messages of a turn that are looked at
+ASIDE = 0.4  # what a kind counts that a question names without asking for it
 ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
 Columns = dict[str, list[float]]
@@ -143,6 +148,15 @@ def related(query: Query, rows: list[LineRow], pool: Pool, matters: Matters, rar
     return out
 
 
+def kinds(query: Query, rows: list[LineRow], things: Matters, rarest: float) -> list[float]:
+    """Return how rare a thing a line holds that is of a kind asked for: "tea" for "which drinks"."""
+    out = [0.0] * len(rows)
+    for term, lines in things.items():
+        worth = (1.0 if query.foreign or term in query.asked else ASIDE) / rarest
+        out = [max(value, worth * lines.get(row.id, 0.0)) for row, value in zip(rows, out, strict=True)]
+    return out
+
+
 def names(query: Query, rows: list[LineRow], pool: Pool, lines: int) -> list[float]:
     """Return how much it tells that a line belongs to the one asked about: said by them, linked to them, or naming them.
 
@@ -243,8 +257,11 @@ def shape(query: Query, rows: list[LineRow], named: list[float]) -> Columns:
     }
 
 
-def support(rows: list[LineRow], base: list[float]) -> Columns:
-    """Return what neighbours lend: a question just before, and the best lines of the same file."""
+def support(rows: list[LineRow], base: list[float], covered: list[float]) -> Columns:
+    """Return what neighbours lend: a question just before, or in the other's turn before this one; and the best lines of the file.
+
+    In chats a turn is often several messages: the answer need not be the first of them, nor the question the last.
+    """
     at = {row.id: index for index, row in enumerate(rows)}
     groups: dict[int, list[float]] = {}
     for row, value in zip(rows, base, strict=True):
@@ -253,8 +270,29 @@ def support(rows: list[LineRow], base: list[float]) -> Columns:
     answer = []
     for row in rows:
         before = at.get(row.id - 1)
-        answer.append(base[before] if before is not None and rows[before].flags & QUESTION else 0.0)
+        if before is not None and rows[before].flags & QUESTION:
+            answer.append(base[before])
+        else:
+            answer.append(TURN * _asked_before(row, rows, at, covered) if row.speaker else 0.0)
     return {"answer": answer, "day": [best[row.file] for row in rows]}
+
+
+def _asked_before(row: LineRow, rows: list[LineRow], at: Mapping[int, int], covered: list[float]) -> float:
+    """Return how much of what is looked for was asked in the turn before the one a line belongs to; 0 where some line is no candidate."""
+    number, best = row.id, 0.0
+    for speaker in (row.speaker, ""):
+        for _ in range(LONGEST):
+            index = at.get(number - 1)
+            if index is None or rows[index].file != row.file or not rows[index].speaker:
+                return best
+            other = rows[index]
+            if other.speaker != (speaker or other.speaker):
+                break
+            speaker = other.speaker
+            if speaker != row.speaker and other.flags & QUESTION:
+                best = max(best, covered[index])
+            number -= 1
+    return best
 
 
 def exact(

@@ -21,6 +21,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta
 from homarus.core.messages import ToolCall, Usage
 from homarus.core.routes import SessionKey
+from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
 from homarus.gateway.http.openai_input import (
     Conversation,
@@ -205,7 +206,8 @@ class Answering:
     def reply(self) -> Reply[None]:
         return self._fold.reply()
 
-    async def pieces(self) -> AsyncIterator[str]:
+    async def pieces(self, *, at_once: bool = False) -> AsyncIterator[str]:
+        """Give out the visible text as it can be shown, or each message at once."""
         gateway, request, done = self._gateway, self._asked, False
         operations = gateway.client.operations
         if request.talk.history and operations.find(request.session) is None:
@@ -221,10 +223,10 @@ class Answering:
                         text, gap = event.text, shown
                     case ModelCalled():
                         gap, sieve = shown, StreamFilter()
-                    case TextDelta():
+                    case TextDelta() if not at_once:
                         text = sieve.feed(event.text)
                     case MessageEnded():
-                        text = sieve.finish()[0]
+                        text = shape(event.message.text).text if at_once else sieve.finish()
                         self.calls += [call for call in event.message.calls if call.name in self._names]
                 if text:
                     yield f"\n\n{text}" if gap else text
@@ -236,8 +238,8 @@ class Answering:
             if request.own:
                 gateway.feed.forget(request.session)
 
-    def check(self) -> None:
-        """Raise Problem where the turn failed, or where the model did not make a call that was demanded."""
+    def check(self) -> Reply[None]:
+        """Return the reply. Raises Problem where the turn failed, or where the model did not make a call that was demanded."""
         reply, choice = self.reply, self._asked.options.tool_choice
         if not reply.ok:
             # What could be tried again was tried again here.
@@ -245,13 +247,14 @@ class Answering:
             raise Problem(reply.error or reply.status, status=status, kind="api_error", code=reply.status)
         if choice not in ("", "none") and not self.calls:
             raise Problem("the model called none of the tools that it had to call", status=502, kind="api_error")
+        return reply
 
 
 async def whole(request: Request, answering: Answering) -> str:
     """Return the whole visible text; a caller who leaves meanwhile is not waited for."""
 
     async def collect() -> str:
-        return "".join([piece async for piece in answering.pieces()])
+        return "".join([piece async for piece in answering.pieces(at_once=True)])
 
     work = asyncio.ensure_future(collect())
     try:
@@ -310,12 +313,12 @@ def routes(gateway: Gateway) -> list[Route]:
             counted = isinstance(options, dict) and bool(options.get("include_usage"))
             return streamed(_chunks(answering, head, counted=counted), want)
         text = await whole(request, answering)
-        answering.check()
+        reply = answering.check()
         message: Json = {"role": "assistant", "content": text or None, "refusal": None}
         if answering.calls:
             message["tool_calls"] = [_tool_call(call) for call in answering.calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering)}
-        usage = usage_of(answering.reply.usage)
+        usage = usage_of(reply.usage)
         return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage}, 200, told(want))
 
     def rows() -> list[Json]:

@@ -128,7 +128,10 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
         for fact in retained
     ]
     claimed = [_about(found, aliases) for found in read_together([*written, *(row.said for row in rows)], people)]
-    retained = [replace(fact, claims=found) for fact, found in zip(retained, claimed, strict=False)]
+    retained = [
+        fact if found == fact.claims else replace(fact, claims=found)
+        for fact, found in zip(retained, claimed, strict=False)
+    ]
     said = {(fact.path, fact.line) for fact in retained} | {(path, line) for path, line, _, _ in told}
     texts = {(fact.text, fact.day) for fact in retained}
     plainly = list(_inferred(zip(rows, claimed[len(retained) :], strict=True), people, aliases))
@@ -141,7 +144,8 @@ def gather(conn: sqlite3.Connection) -> Knowledge:
     forgotten.update(fact.id for fact in plainly if fact.retracted)
     rejected = frozenset(reference.removeprefix("^") for _, _, status, reference in told if status == "rejects")
     facts = sorted([*retained, *found], key=lambda fact: (fact.day or 0, fact.path, fact.line))
-    facts = [replace(f, retracted=f.id in forgotten or f.citation in forgotten) for f in facts]
+    if forgotten:
+        facts = [replace(f, retracted=True) if f.id in forgotten or f.citation in forgotten else f for f in facts]
     return Knowledge(_settled(facts), _names(conn, aliases, facts), rejected)
 
 
@@ -168,6 +172,8 @@ def _settled(facts: Sequence[Fact]) -> list[Fact]:
             repeated_by=facts[again[at]].citation if at in again else "",
             doubted_by=doubted.get(at, ""),
         )
+        if at in later or at in again or at in doubted
+        else fact
         for at, fact in enumerate(facts)
     ]
 

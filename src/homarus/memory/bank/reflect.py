@@ -119,8 +119,8 @@ def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], si
     newest_first = sorted([f for f in known.facts if not f.by_hand], key=lambda f: (-(f.day or 0), f.path, f.line))
     for kind, title in (("world", "World"), ("experience", "Experience")):
         shown = [f for f in newest_first if f.kind == kind and f.holds and not (f.inferred and f.agent)]
-        rows = [_row(replace(f, text=told(f, known.names))) for f in shown]
-        yield Draft(f"bank/{kind}.md", f"# {title}\n", {kind: _listed(rows)}, len(rows))
+        rows = [_row(replace(f, text=told(f, known.names))) for f in shown[:LISTED]]
+        yield Draft(f"bank/{kind}.md", f"# {title}\n", {kind: _listed(rows, len(shown))}, len(shown))
     yield Draft("bank/opinions.md", "# Opinions\n", {"opinions": _opinions(opinions)}, len(opinions))
     by_page: dict[str, list[str]] = defaultdict(
         list
@@ -190,9 +190,9 @@ def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str]
         remove(workspace / draft.path)
 
 
-def _listed(rows: list[str]) -> str:
-    more = [f"- and {len(rows) - LISTED} older ones"] if len(rows) > LISTED else []
-    return "\n".join(["## Facts", *rows[:LISTED], *more])
+def _listed(rows: list[str], count: int) -> str:
+    more = [f"- and {count - len(rows)} older ones"] if count > len(rows) else []
+    return "\n".join(["## Facts", *rows, *more])
 
 
 def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:

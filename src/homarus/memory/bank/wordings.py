@@ -217,29 +217,33 @@ def _weigh(matters: Collection[list[Mention]]) -> None:
     if sum(any(agrees for agrees, _ in others) for _, others in beside) < ENOUGH:
         return
     parts = _telling([one for one, _ in beside])
-    for _ in range(ROUNDS):
+    numbers = {part: at for at, part in enumerate({part: None for those in parts.values() for part in those})}
+    told_by = {wording: [numbers[part] for part in those] for wording, those in parts.items()}
+    places = {id(one): at for at, (one, _) in enumerate(beside)}
+    near = [([places[id(o)] for _, o in others], [places[id(o)] for same, o in others if same]) for _, others in beside]
+    belief = [one.belief for one, _ in beside]
+    for _ in range(ROUNDS):  # numbers and lists: this is half of what a day's reflection costs
         shares: dict[frozenset[str], list[float]] = {}
-        for one, others in beside:
-            believed = sum(other.belief for _, other in others)
+        for (one, _), (those, same) in zip(beside, near, strict=True):
+            believed = sum([belief[at] for at in those])
             if believed >= LITTLE:
-                share = sum(other.belief for agrees, other in others if agrees) / believed
-                shares.setdefault(one.wording, []).append(share)
-        agreed: dict[str, float] = {}
-        counts: dict[str, int] = {}
-        for wording, those in shares.items():
-            good = sum(those)
-            for part in parts[wording]:
-                agreed[part] = agreed.get(part, 0.0) + good
-                counts[part] = counts.get(part, 0) + len(those)
+                shares.setdefault(one.wording, []).append(sum([belief[at] for at in same]) / believed)
+        agreed, counts = [0.0] * len(numbers), [0] * len(numbers)
+        for wording, found in shares.items():
+            good, count = sum(found), len(found)
+            for part in told_by[wording]:
+                agreed[part] += good
+                counts[part] += count
         usual = _odds(sum(map(sum, shares.values())), sum(map(len, shares.values())))
-        told = {part: _odds(agreed[part], count) - usual for part, count in counts.items()}
+        told = [_odds(good, count) - usual if count else -usual for good, count in zip(agreed, counts, strict=True)]
         odds = {
-            wording: sum(told.get(part, -usual) for part in those) / len(those) if those else 0.0
-            for wording, those in parts.items()
+            wording: sum([told[part] for part in those]) / len(those) if those else 0.0
+            for wording, those in told_by.items()
         }
         for one, _ in beside:
             one.odds = odds[one.wording]
             one.belief = 1.0 if one.sure else 1 / (1 + exp(-SHARP * one.odds))
+        belief = [one.belief for one, _ in beside]
 
 
 def _telling(mentioned: Sequence[Mention]) -> dict[frozenset[str], list[str]]:

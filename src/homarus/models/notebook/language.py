@@ -52,10 +52,10 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
         rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|uhr|o'clock)\b|\b\d{{1,2}}[ap]\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
         r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:kw|week) ?\d{1,2}\b|\b(?:after dark|(?:day|week|month|tag|woche)s? (?:before|ahead|vorher|zuvor)|half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|month end|mittags?|abends?|vormittags?|nachmittags?|morgens|nachts|nüchtern|spring|summer"
-        rf"|{_HOLIDAY}|(?:at|till|until|by|before|um|ab|bis|half|halb) (?:{_COUNT}|\d{{1,2}})|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) \w+)\b",
+        rf"|{_HOLIDAY}|(?:at|till|until|by|before|um|ab|bis|half|halb) (?:{_COUNT}|\d{{1,2}})|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) \w+|(?:jahres|monats)(?:ende|anfang))\b",
         re.IGNORECASE,
     ),
-    "@money": late(rf"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand|franken|francs)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|[km]\b|(?:eur|euros?|usd|cad|chf|gbp|dollars?|cents?)\b)|\d (?:an?|per|pro|je|the|die|das|im|in der) {_EACH}\b", re.IGNORECASE),
+    "@money": late(rf"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand|franken|francs)\b|(?:[$£€¥]|\b(?:eur|chf|usd|gbp))\s?\d|\d\s?(?:[$£€¥]|[km]\b|(?:eur|euros?|usd|cad|chf|gbp|dollars?|cents?)\b)|\d (?:an?|per|pro|je|the|die|das|im|in der) {_EACH}\b", re.IGNORECASE),
     "@sum": late(r"\d[.,]\d{3}\b|(?<![-–])\b\d{2,},\d\d\b"),
     "@figure": late(rf"\d|\b(?:one|{_COUNT}|half|halbe?[nrs]?)\b", re.IGNORECASE),
     "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),

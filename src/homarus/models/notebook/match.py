@@ -22,9 +22,9 @@ from homarus.models.notebook.language import Reading, Word, alike, inside, read,
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
     r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
 )]  # fmt: skip
-# A question about what was, and a line that tells of something that was.
+# A question about what was (the German "was" that begins one is no past), and a line that tells of something that was.
 _WAS_ASKED = late(
-    r"\b(?:did|was|were|had|war|waren|wurden?|hatten?)\b|\b(?:hat|haben?|bin|ist|sind)\b.*\b(?:\w*ge\w{2,}(?:t|en)|\w{3,}iert|(?:be|ver|er)\w{3,}(?:t|en))\W*\Z",
+    r"\b(?:did|(?<=\w )was|were|had|war|waren|wurden?|hatten?)\b|\b(?:hat|haben?|bin|ist|sind)\b.*\b(?:\w*ge\w{2,}(?:t|en)|\w{3,}iert|(?:be|ver|er)\w{3,}(?:t|en))\W*\Z",
     re.IGNORECASE,
 )
 _WAS_TOLD = late(
