@@ -27,8 +27,9 @@ HOME, SECRET = b"x-homarus-home", b"x-homarus-fleet"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
-GOODBYE_SECONDS = 5.0  # for what needs a database that may be away
-ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
+GOODBYE_SECONDS = ANSWER_SECONDS = (
+    5.0  # for what needs a database that may be away; for requests that a home has let in
+)
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
@@ -92,8 +93,8 @@ class Worker:
         self._draining = True
         ends = time.monotonic() + seconds
         await _at_most(seconds, self.placement.retire())
-        while self.held and (left := ends - time.monotonic()) > 0:
-            await _at_most(left, self._give_away(list(self.held)))
+        while self.held and time.monotonic() < ends:
+            await _at_most(ends - time.monotonic(), self._give_away(list(self.held)))
             await asyncio.sleep(0.05)
         for task in list(self._tasks):
             task.cancel()
