@@ -27,9 +27,8 @@ HOME, SECRET = b"x-homarus-home", b"x-homarus-fleet"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
-GOODBYE_SECONDS = ANSWER_SECONDS = (
-    5.0  # for what needs a database that may be away; for requests that a home has let in
-)
+GOODBYE_SECONDS = 5.0  # for what a database that is away would keep up
+ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
 COUNT_SECONDS = 5.0  # between two counts of all homes
@@ -92,7 +91,7 @@ class Worker:
         """Give every home away, each when its turn has ended, at most after so long; then leave the fleet."""
         self._draining = True
         ends = time.monotonic() + seconds
-        await _at_most(seconds, self.placement.retire())
+        await _at_most(goodbye, self.placement.retire())
         while self.held and time.monotonic() < ends:
             await _at_most(ends - time.monotonic(), self._give_away(list(self.held)))
             await asyncio.sleep(0.05)
@@ -105,7 +104,7 @@ class Worker:
                 served.volume.drop()
         await asyncio.gather(*(self._close(home) for home in list(self.open)), return_exceptions=True)
         self._beating.cancel()
-        await _at_most(goodbye, self.placement.leave())
+        await _at_most(2 * STOP_SECONDS if self._steady else goodbye, self.placement.leave())
         await _at_most(2 * STOP_SECONDS, asyncio.to_thread(self._own_line.close))
         self.ended.set()
 
@@ -466,7 +465,6 @@ def _caller(key: str) -> str:
 
 
 async def _at_most(seconds: float, work: Awaitable[Any]) -> None:
-    """Wait for something that a database which is away would keep up, and go on without it."""
     with contextlib.suppress(StorageError, TimeoutError):
         await asyncio.wait_for(work, seconds)
 
