@@ -347,7 +347,7 @@ class World:
         events = "".join(path.read_text() for path in (gateway.state / "homarus/events").glob("*.jsonl"))
         ended = {self.once[row["jobId"]] for ident in self.once for row in gateway.runs(ident) if row.get("error")}
         told = []
-        for word in gateway.transcripts()[2]:
+        for word in gateway.transcripts()[2] - set(EVERY):
             if word[0] in "te":
                 told += [word] if chats[self.chats[word]] else []
                 chats[self.chats[word]] -= 1
