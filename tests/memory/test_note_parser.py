@@ -72,6 +72,29 @@ def test_headings_are_chained():
     assert [unit.head for unit in found] == [None, 0, 1, None, 3]
 
 
+CHAT = "- ben: are you up?\n- ben: you there?\n- ben: what do you say?\n"
+ANSWERS = "- kim: you too?\n- kim: hm, what?\n- kim: I thought you knew\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"{CHAT}- Kim: yes\n", {"ben", "Kim"}),
+        (f"{CHAT}{ANSWERS}- kim: fine\n", {"ben", "kim"}),
+        (CHAT, set()),  # nobody answers
+        (f"{CHAT}- kim: fine\n" * 2, set()),  # one who never turns to the other is no proof of a talk
+        ("- host: db1\n- port: 5432\n- user: anna\n" * 5 + "- Anna: hello\n", {"Anna"}),
+        ("- todo: did you call?\n- note: why not?\n" * 4 + "- Anna: hello\n", {"Anna"}),
+        ("- mood: I am well\n- sleep: I slept for seven hours\n" * 9, set()),
+        ("```\n" + CHAT + ANSWERS + "```\n", set()),
+        ("".join(f"- {'abcdefghij'[n % 10] * (n // 10 + 2)}: you?\n" * 3 for n in range(80)), None),
+    ],
+)
+def test_people_of_a_chat_may_write_their_names_in_small_letters(text, names):
+    found = {unit.speaker for unit in units(text) if unit.speaker}
+    assert found == names if names is not None else len(found) == 50, "no file makes the state of reading it large"
+
+
 def test_dated_headings_date_an_evergreen_note():
     found = units("# Log\n## 2025-03-04\n- done\n## 5 April 2025\n- more\n## Ideas\n- none\n", "memory/log.md")
     days = {unit.line: unit.day and date.fromordinal(unit.day) for unit in found}

@@ -33,6 +33,7 @@ LINES = st.sampled_from(
             "- W: The boat sank <!-- origin: web_fetch -->",
             "Anna: shall we go?",
         ),
+        *("ben: are you there?", "ben: you said so", "kim: what do you mean?", "kim: hm", "host: db1"),
         *("Piet: yes, tomorrow at nine", "plain words about the harbour", "x" * 2500, "long " * 900, "- @Piet sails"),
         *("-----BEGIN RSA PRIVATE KEY-----", "MIIEow" * 12, "-----END RSA PRIVATE KEY-----", "---", "name: x"),
     ]
@@ -76,6 +77,24 @@ def test_appended_lines_are_indexed_as_if_all_were_read_anew(tmp_path_factory, b
     assert table(conn) == table(fresh)
     conn.close()
     fresh.close()
+
+
+def test_names_in_small_letters_that_are_known_later_hold_for_the_lines_before(tmp_path):
+    (tmp_path / "memory").mkdir()
+    note = tmp_path / "memory" / "2026-02-01.md"
+    grown = Synchroniser(NoteSet(tmp_path), chunking=Chunking(tokens=20, overlap=5), tail_bytes=0)
+    conn = empty_index()
+    text, found = "", []
+    for part in (
+        "Piet: hello\nben: are you there?\nben: hm\n",
+        "ben: will you come?\n",
+        "ben: you said so\n- host: db1\n",
+    ):
+        note.write_text(text := text + part)
+        grown.run(conn, 0)
+        found.append([row[0] for row in conn.execute("SELECT speaker FROM lines WHERE line > 0 ORDER BY id")])
+    assert found == [["Piet", "", ""], ["Piet", "", "", ""], ["Piet", "ben", "ben", "ben", "ben", ""]]
+    conn.close()
 
 
 def ids(conn: sqlite3.Connection) -> list[int]:

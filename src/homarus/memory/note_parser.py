@@ -13,11 +13,27 @@ from msgspec import Struct
 from homarus.core.origin import take_origin
 from homarus.core.patterns import late
 from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet, struck
-from homarus.memory.schema import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, STRUCK, TIME
-from homarus.memory.terms import measure
+from homarus.memory.schema import (
+    CODE,
+    CONTINUED,
+    FIRST,
+    HEADING,
+    LABELS,
+    NUMBER,
+    PROPER,
+    QUESTION,
+    RETAIN,
+    STRUCK,
+    TIME,
+)
+from homarus.memory.terms import STOP, measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
 SLICE = 2000  # a longer line becomes several units with one line number
+TALKS, TALKERS = (
+    3,
+    50,
+)  # lines in which somebody speaks as people do to each other; names in small letters that are counted
 DATED = 500  # a longer paragraph speaks of many days, so it has none of its own
 
 _BULLET = late(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
@@ -60,7 +76,15 @@ class Ending(Struct):
     fence: str
     retain: int
     drawing: bool
+    talk: dict[str, int] = {}  # what stands before colons in small letters, and how often with words of a talk
+    spoken: bool = False  # somebody spoke under a capital
     bytes: int = 0  # how much of the file was read
+
+    @property
+    def chatting(self) -> frozenset[str]:
+        """Return who speaks here under a name in small letters: at least two talk, and each of them in several lines."""
+        names = frozenset(name for name, lines in self.talk.items() if lines >= TALKS)
+        return names if self.spoken or len(names) > 1 else frozenset()
 
 
 def parse_note(path: str, lines: list[str]) -> list[NoteLine]:
@@ -86,14 +110,23 @@ def strip_bullet(line: str) -> str:
 
 def speaker_of(text: str) -> str:
     """Return the name before the first colon, if it looks like one."""
-    match = _SPEAKER.match(text)
-    if not match:
+    name = _before_colon(text)
+    first = name[:1]
+    if not name:
         return ""
-    name = match["name"].strip()
-    first = name[0]
     if not (first.isupper() or not first.islower()) or len(name.split()) > 3 or name.lower() in {"http", "https"}:
         return ""
     return name
+
+
+def _before_colon(text: str) -> str:
+    match = _SPEAKER.match(text)
+    return match["name"].strip() if match else ""
+
+
+@cache
+def _to_others() -> re.Pattern[str]:
+    return re.compile(r"[?？]|\b(?:you|your|yours|u|ur|du|dir|dich|dein\w*|ihr|euch|tú|te|tu|tus|usted|ustedes)\b")
 
 
 def note_day(path: str) -> date | None:
@@ -149,6 +182,8 @@ class _Reader:
         self.fence = start.fence
         self.retain = start.retain  # level of the open Retain heading
         self.drawing = start.drawing  # a file of Excalidraw: its fences hold pictures
+        self.talk, self.spoken = dict(start.talk), start.spoken
+        self.unnamed: list[tuple[NoteLine, str]] = []  # lines behind a word in small letters, which may be who speaks
         self.bullet: Bullet | None = None
         self.front = False
         self.origin: tuple[str, ...] = ()  # of the line that is being read
@@ -164,13 +199,28 @@ class _Reader:
                     self.bullet = None
                 continue
             self._content(number, raw)
+        names = self._state().chatting
+        for unit, name in self.unnamed if names else ():
+            unit.speaker = name if name in names else ""
         return self.units
 
     def ending(self) -> Ending | None:
-        if self.front or self.bullet:
-            return None
-        units = self.before + len(self.units)
-        return Ending(self.line, units, _ordinal(self.day), self.heads, self.fence, self.retain, self.drawing)
+        return None if self.front or self.bullet else self._state()
+
+    def _state(self) -> Ending:
+        units, day = self.before + len(self.units), _ordinal(self.day)
+        held = (self.heads, self.fence, self.retain, self.drawing, self.talk, self.spoken)
+        return Ending(self.line, units, day, *held)
+
+    def _may_speak(self, unit: NoteLine) -> None:
+        """Count a word in small letters before a colon: in many chats people go by such names, and runbooks have keys like them."""
+        name = _before_colon(unit.text)
+        if not (name.isalpha() and name.islower()) or name in LABELS or name in STOP:
+            return
+        if name not in self.talk and len(self.talk) >= TALKERS:
+            return
+        self.unnamed.append((unit, name))
+        self.talk[name] = self.talk.get(name, 0) + bool(_to_others().search(body_of(unit.text).lower()))
 
     def _structure(self, number: int, raw: str) -> bool:
         """Handle fences, front matter and headings; say whether the line is used up."""
@@ -248,6 +298,10 @@ class _Reader:
         if bullet:
             unit.kind, unit.bullet = bullet.kind, bullet
             unit.flags |= RETAIN
+        elif speaker:
+            self.spoken = self.spoken or speaker.lower() not in LABELS
+        elif not self.fence:
+            self._may_speak(unit)
         self.units.append(unit)
 
 

@@ -20,7 +20,7 @@ def kind_names(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(KINDS.get(name.upper(), name.lower()) for name in given)
 
 
-VERSION = 14
+VERSION = 15
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.

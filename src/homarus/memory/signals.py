@@ -25,7 +25,7 @@ TURN, LONGEST = (
     0.7,
     8,
 )  # what a question counts that does not stand just before a line; messages of a turn that are looked at
-ASIDE = 0.4  # what a kind counts that a question names without asking for it
+ASIDE, USUAL = 0.35, 3  # what a kind counts that a question names without asking for it; words of a question
 ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
 Columns = dict[str, list[float]]
@@ -149,10 +149,14 @@ def related(query: Query, rows: list[LineRow], pool: Pool, matters: Matters, rar
 
 
 def kinds(query: Query, rows: list[LineRow], things: Matters, rarest: float) -> list[float]:
-    """Return how rare a thing a line holds that is of a kind asked for: "tea" for "which drinks"."""
+    """Return how rare a thing a line holds that is of a kind asked for: "tea" for "which drinks".
+
+    The more else a question says, the less it is about the kind alone.
+    """
     out = [0.0] * len(rows)
+    share = min(1.2, (USUAL / max(1, len(query.core))) ** 0.5) / rarest
     for term, lines in things.items():
-        worth = (1.0 if query.foreign or term in query.asked else ASIDE) / rarest
+        worth = share * (1.0 if query.foreign or term in query.asked else ASIDE)
         out = [max(value, worth * lines.get(row.id, 0.0)) for row, value in zip(rows, out, strict=True)]
     return out
 

@@ -216,6 +216,9 @@ class Synchroniser:
         whole, lines = lines, blank_generated(lines) if item.path.startswith("bank/") else lines
         after = _grown(before, data)
         units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
+        # Who speaks in the lines before may be known only now.
+        if after and after.talk and (ending is None or ending.chatting != after.chatting):
+            after, (units, ending) = None, read_note(item.path, lines)
         ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
         if ending:
             ending.bytes = len(data)
