@@ -22,6 +22,7 @@ from tests.scenarios.script import Line
 
 from homarus.automation.jobs import Job
 from homarus.automation.runs import CLAIMED
+from homarus.core.clock import ManualClock
 from homarus.core.errors import ConfigError, ModelError, ModelFailure, Unknown
 from homarus.core.routes import main_session
 
@@ -325,6 +326,46 @@ async def test_a_claim_that_a_crash_left_is_the_same_run(tmp_path: Path) -> None
         assert [row["runId"] for row in automation.runs(job.id)] == [str(due)]
         assert len(home.model.requests) == 1
         assert automation.cron.take_up() == 0
+
+
+async def test_a_claim_that_a_crash_left_makes_up_for_what_was_missed_once(tmp_path: Path) -> None:
+    home = House(tmp_path)
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        job = Job(automation.add(turn_job()))
+        due = job.next_ms
+        assert due is not None
+        home.clock.advance(4 * 3600 + 60)
+        row = {"ts": now_ms(home), "jobId": job.id, "action": CLAIMED, "runId": str(due), "runAtMs": now_ms(home)}
+        automation.cron.log(job.id).note(row | {"dueAtMs": due, "missed": 3})  # and here the process ended
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        assert automation.cron.take_up() == 1
+        await settle(automation)
+        assert automation.tick() == due + 4 * 3_600_000
+        await settle(automation)
+        assert len(home.model.requests) == 1
+
+
+async def test_time_that_passes_while_a_run_is_begun_skips_none(tmp_path: Path) -> None:
+    class Restless(ManualClock):
+        """Time goes on with every look at it."""
+
+        def now(self) -> datetime:
+            self.advance(0.3)
+            return super().now()
+
+    home = House(tmp_path)
+    async with home.agent(clock=Restless(home.clock.now())) as agent:
+        automation = automation_of(agent)
+        job = automation.add(turn_job(schedule={"kind": "every", "everyMs": 1_000}))
+        for _ in range(20):
+            automation.tick()
+            await settle(automation)
+        rows = automation.runs(job["id"], limit=100)[::-1]
+    assert len(rows) > 5
+    for row, after in itertools.pairwise(rows):
+        assert after["dueAtMs"] == row["dueAtMs"] + 1_000 * (1 + row.get("missed", 0))
 
 
 async def test_an_answer_that_was_given_before_a_crash_is_not_asked_for_again(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """What a fleet says of itself, and where its homes are."""
 
+from collections.abc import Iterable
+
+from homarus.core.errors import StorageError
 from homarus.fleet.directory import Directory
 from homarus.fleet.homes import remove
+from homarus.fleet.objects import Folder, Store
 from homarus.fleet.placement import Mail, Placement
 from homarus.fleet.settings import Fleet
-from homarus.fleet.status import homes, metrics, status, usage, workers
+from homarus.fleet.status import examine, homes, metrics, status, usage, workers
 
 
 async def test_homes_are_counted_as_they_come_and_go(database):
@@ -55,3 +59,27 @@ async def test_a_flood_of_web_hooks_fills_one_box_only(database):
     assert await directory.leave("bob", "new", b"1")
     assert not await directory.leave("nobody", "new", b"1")
     assert [letter.body for letter in await Mail(database).of("bob")] == [b"1"]
+
+
+def test_a_store_that_takes_nothing_is_found(database, tmp_path):
+    class Shut(Folder):
+        async def put(self, key: str, pieces: Iterable[bytes]) -> None:
+            raise StorageError(f"cannot write {key}", cure="let the workers write there")
+
+    def bad(fleet: Fleet, objects: Folder) -> list[str]:
+        store = Store(objects)
+        try:
+            return [each.what for each in examine(fleet, database, store) if each.state in {"bad", "warn"}]
+        finally:
+            store.close()
+
+    place = tmp_path / "objects"
+    fleet = Fleet(secret="s" * 32, objects=str(place))
+    assert any("is no folder yet" in what for what in bad(fleet, Folder(place)))
+    assert not place.exists()
+    place.mkdir()
+    usual = bad(fleet, Folder(place))
+    assert not any("objects" in what for what in usual)
+    assert list(place.iterdir()) == []  # the trial is gone
+    (found,) = set(bad(fleet, Shut(place))) - set(usual)
+    assert found.startswith("cannot write doctor-")

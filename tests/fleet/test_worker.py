@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from tests.fleet.homes import DEVICE, pair
 from tests.fleet.model import ModelServer, settings
+from tests.fleet.postgres import running
 from tests.gateway.served import TOKEN, Wire
 from websockets.asyncio.client import connect
 
+from homarus.fleet.database import Database
 from homarus.fleet.homes import take_out
 from homarus.fleet.objects import Folder, Store
 from homarus.fleet.placement import Letter, Mail, Placement
@@ -92,7 +94,8 @@ async def working(database, name: str, root: Path, **given):
     try:
         yield Served(worker, port.getsockname()[1])
     finally:
-        await worker.stop(0)
+        if not worker.ended.is_set():
+            await worker.stop(0)
         server.should_exit = True
         await serving
 
@@ -109,6 +112,24 @@ async def test_a_home_is_opened_by_its_first_message_and_closed_when_nobody_need
         row["bytes"] for row in database.rows("select bytes from line where path like '%sessions/%' order by at")
     )
     assert b"re: word1" in lines
+
+
+async def test_a_worker_ends_though_the_database_is_away(model, tmp_path):
+    with running("-c", "fsync=off") as server, Database(server.dsn()) as database:
+        database.migrate()
+        await made(database, "ada", model, tmp_path)
+        async with working(database, "one", tmp_path / "one") as one:
+            await until(lambda: "ada" in one.worker.held)
+            async with one.client("ada") as client:
+                await said(client, "word1")
+                await asyncio.to_thread(server.kill)
+                asked = asyncio.ensure_future(said(client, "word2"))  # which waits for a commit that does not come
+                await until(lambda: one.worker.open["ada"].busy and not one.worker._steady)
+                # Two of its waits would take a minute each where nobody cuts them off.
+                async with asyncio.timeout(110):
+                    await one.worker.stop(0.1, goodbye=0.1)
+                assert one.worker.ended.is_set()
+                asked.cancel()
 
 
 async def test_long_logs_are_sealed_when_a_home_rests_and_are_the_same_afterwards(database, model, tmp_path):

@@ -36,6 +36,7 @@ from bench import mock_model
 from homarus.gateway.scopes import ALL
 from homarus.runtime.speech import INTERRUPTED
 
+DRIVER = Path(__file__).parent.parent / "scenarios" / "chat_driver.py"
 KILLS = int(os.environ.get("HOMARUS_KILLS", "300"))
 SESSIONS = 6
 MARK = "⚠️"  # of a word that is no answer
@@ -57,6 +58,7 @@ class Process:
     def __init__(self, folder: Path, model: int, bots: str, people: list[str]) -> None:
         self.folder, self.state = folder, folder / ".openclaw"
         self._read: dict[Path, Any] = {}
+        self.pid = self.port = 0
         provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
         models = {"providers": {"mock": {**provider, "models": [{"id": "m", "contextWindow": 128_000}]}}}
         document = {
@@ -77,54 +79,86 @@ class Process:
         self.state.mkdir()
         (self.state / "openclaw.json").write_text(json.dumps(document))
 
-    def begin(self) -> None:
+    def open(self, *words: str) -> None:
+        """Start what forks gateways: loading a platform's library anew would take most of each life."""
         env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0"]
+        line = [sys.executable, str(DRIVER), str(self.folder), "gateway", *words]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._driver = subprocess.Popen(
+                line, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def close(self) -> None:
+        if self.pid:
+            self.kill()
+        self._driver.communicate()
+
+    def _told(self, pattern: str) -> int:
+        """Wait for a line of the driver or of the gateway, and return the number in it."""
+        assert self._driver.stdout is not None
+        for said in self._driver.stdout:
+            if found := re.search(pattern, said):
+                return int(found[1])
+            if said.startswith("gone"):
+                self.pid = 0
+                break
+        raise AssertionError((self.folder / "log").read_text()[-4000:])
+
+    def begin(self) -> None:
+        assert self._driver.stdin is not None
+        self._driver.stdin.write("start\n")
+        self._driver.stdin.flush()
+        self.pid = self._told(r"^(\d+)$")
 
     def serves(self) -> None:
         """Wait until it says where it listens."""
-        assert self.process.stdout is not None
-        for said in self.process.stdout:
-            if " port " in said:
-                self.port = int(said.split(" port ")[1].split()[0])
-                return
-        raise AssertionError((self.folder / "log").read_text()[-4000:])
+        self.port = self._told(r" port (\d+)")
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
+        pid, self.pid = self.pid, 0
+        os.kill(pid, signal.SIGKILL)
+        self._told(r"^gone -(\d+)$")
 
     def end(self) -> None:
-        self.process.terminate()
-        assert self.process.wait(120) == 0, "it ends by itself when it is asked to"
-        self.process.communicate()
+        pid, self.pid = self.pid, 0
+        os.kill(pid, signal.SIGTERM)
+        assert self._told(r"^gone (\d+)$") == 0, "it ends by itself when it is asked to"
 
     def sessions(self) -> list[Path]:
         return list((self.state / "agents/main/sessions").glob("*.jsonl"))
 
-    def transcripts(self) -> tuple[Counter[str], Counter[str]]:
-        """Return how often each word stands in what was asked, and how often in what was answered."""
-        for path in self.sessions():
+    def transcripts(self) -> tuple[Counter[str], Counter[str], set[str]]:
+        """Return how often each word was asked and answered, and those of turns that were cut off too often to go on."""
+        paths = self.sessions()
+        for path in paths:
             size = path.stat().st_size
-            if size == self._read.get(path, (0,))[0]:
+            if size == self._read.get(path, (-1,))[0]:
                 continue
-            asked, answered = Counter[str](), Counter[str]()
-            for line in path.read_text().splitlines():
-                message = json.loads(line).get("message") or {}
+            asked, answered, ended, waiting = Counter[str](), Counter[str](), set[str](), set[str]()
+            for line in path.read_bytes().splitlines():
+                message: dict[str, Any] = {}
+                with contextlib.suppress(ValueError):  # a line that is being written, or that a kill cut off
+                    message = json.loads(line).get("message") or {}
                 text = str(message.get("content"))
                 if message.get("role") == "user":
-                    asked.update(_SAY.findall(text))
+                    asked.update(found := _SAY.findall(text))
+                    waiting.update(found)
                 elif message.get("role") == "assistant":
-                    answered.update(set(_WORD.findall(text)))
-            self._read[path] = (size, asked, answered)
-        found = [self._read[path] for path in self.sessions()]
-        return sum((asked for _, asked, _ in found), Counter()), sum((said for _, _, said in found), Counter())
+                    answered.update(said := set(_WORD.findall(text)))
+                    waiting -= said
+                    if message.get("errorMessage") == INTERRUPTED:
+                        ended, waiting = ended | waiting, set()
+            self._read[path] = (size, asked, answered, ended)
+        found = [self._read[path] for path in paths]
+        counts = (sum((each[place] for each in found), Counter[str]()) for place in (1, 2))
+        return *counts, set().union(*(each[3] for each in found))
 
     def runs(self, job_id: str) -> list[dict[str, Any]]:
-        path = self.state / f"cron/runs/{job_id}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        path, rows = self.state / f"cron/runs/{job_id}.jsonl", []
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+        return rows
 
     def jobs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads((self.state / "cron/jobs.json").read_text())["jobs"]
@@ -262,7 +296,7 @@ class World:
             self.taken.add("w-0")
         await self.on_telegram(0)
         await until(lambda: any(map(self.seen, self.taken)) if self.people else not self.open())
-        self.pace = min(5.0, time.monotonic() - began)
+        self.pace = min(3.0, time.monotonic() - began)
         await asyncio.to_thread(self.gateway.kill)
 
     async def last(self) -> None:
@@ -307,15 +341,28 @@ class World:
     def seen(self, word: str) -> bool:
         return word in self.places()
 
+    def given_up(self) -> list[str]:
+        """Return the words of turns that died four times and are told of as docs/queue.md says."""
+        gateway, chats = self.gateway, Counter(chat for chat, text in self.shown() if INTERRUPTED[-60:] in text)
+        events = "".join(path.read_text() for path in (gateway.state / "homarus/events").glob("*.jsonl"))
+        ended = {self.once[row["jobId"]] for ident in self.once for row in gateway.runs(ident) if row.get("error")}
+        told = []
+        for word in gateway.transcripts()[2] - set(EVERY):
+            if word[0] in "te":
+                told += [word] if chats[self.chats[word]] else []
+                chats[self.chats[word]] -= 1
+            elif word[0] == "h":
+                told += [word] if f"hook:{word}:end" in events else []
+            else:
+                told += [word] if word[0] in "wo" or word in ended else []
+        return told
+
     def open(self) -> list[str]:
         """Return what is still to come."""
-        _, answered = self.gateway.transcripts()
-        told = Counter(chat for chat, text in self.shown() if INTERRUPTED in text)
+        _, answered, ended = self.gateway.transcripts()
+        told = set(self.given_up()) if ended else set()
         seen = {**self.places(), **self.places(doubt=True)}
-        left = [word for word in self.taken if word not in (seen if word in self.chats else answered)]
-        for word in [word for word in left if told[self.chats.get(word, "")]]:  # they were asked to say it again
-            told[self.chats[word]] -= 1
-            left.remove(word)
+        left = [word for word in self.taken - told if word not in (seen if word in self.chats else answered)]
         for job in self.gateway.jobs():
             soon = job["enabled"] and job["id"] in self.once | self.reminders
             left += [job["name"]] if soon or (job["state"].get("runningAtMs") and not job["enabled"]) else []
@@ -328,7 +375,7 @@ def announced(chat: dict[str, str]) -> dict[str, str]:
 
 def check(world: World) -> dict[str, int]:
     """Check what must hold when everything came to its end; return what was counted."""
-    asked, answered = world.gateway.transcripts()
+    asked, answered, ended = world.gateway.transcripts()
     words, seen, doubtful = world.taken, world.places(), world.places(doubt=True)
     assert world.open() == [], "neither answered nor told"
     assert sorted(word for word in words if asked[word] != 1) == [], "not once in the transcripts"
@@ -336,6 +383,7 @@ def check(world: World) -> dict[str, int]:
     twice = [word for word, count in answered.items() if word in asked and word not in EVERY and count > 1]
     assert twice == [], "answered twice"
     counts = Counter(f"{word[0]} taken" for word in words)
+    counts.update(f"{word[0]} given up" for word in ended if word in words)
     for word, chat in world.chats.items():
         assert seen.get(word, [chat]) == [chat], f"{word} was seen twice, or in another chat"
         assert set(doubtful.get(word, [chat])) == {chat}, f"{word} was told in another chat"
@@ -378,6 +426,7 @@ async def killed(tmp_path: Path, kills: int, people: int, seed: int) -> AsyncIte
         async with serving() as api:
             names = [str(20 + number) for number in range(people)]
             world = World(Process(Path(short), model, api.base, names), api, names, seed)
+            world.gateway.open(*(["real"] if people else []))
             try:
                 await world.first()
                 for number in range(1, kills):
@@ -385,11 +434,11 @@ async def killed(tmp_path: Path, kills: int, people: int, seed: int) -> AsyncIte
                 await world.last()
                 yield world
             except BaseException:
-                if world.gateway.process.poll() is None:
-                    world.gateway.kill()
+                world.gateway.close()
                 shutil.copytree(short, tmp_path / "home", ignore=shutil.ignore_patterns("*.sock"))
                 (tmp_path / "shown.json").write_text(json.dumps([world.waits_for, world.shown()]))
                 raise
+            world.gateway.close()
 
 
 async def test_two_kills_lose_and_double_nothing_and_the_checks_would_notice(tmp_path: Path) -> None:

@@ -271,6 +271,25 @@ async def test_a_turn_that_was_cut_off_goes_on_as_one_and_not_for_ever(tmp_path:
     assert turns.texts == ["waiting"]
 
 
+async def test_only_a_turn_that_was_begun_again_counts_as_cut_off_again(tmp_path: Path, turns: Turns) -> None:
+    path, places = tmp_path / "inbox.jsonl", Places(lambda: {"main": 1})
+    Inbox(path).accept(queued("begun"))
+    async with places.place("main"):
+        for _ in range(MAX_RESUMES + 2):  # processes that die while others are at work
+            lane = make_lane(path, turns, places)
+            assert lane.recover(lambda _key: True) == 1
+            await asyncio.sleep(0)
+            assert lane.task is not None
+            lane.task.cancel()
+            await lane.idle()
+        assert turns.texts == []
+    lane = make_lane(path, turns, places)
+    assert lane.recover(lambda _key: True) == 1
+    await lane.idle()
+    assert turns.texts == ["begun"]
+    assert path.read_text().count("resumed") == 1
+
+
 async def test_a_turn_that_goes_on_has_all_its_messages(tmp_path: Path, turns: Turns) -> None:
     path = tmp_path / "inbox.jsonl"
     for text in ("begun", "steered", "waiting"):

@@ -2,7 +2,8 @@
 
 Called by test_chat_crash.py as its own process: each line `start` forks a child that has everything loaded and prints its
 id. The platform outlives the child: `in/` holds what people wrote, until it is acknowledged, and `out/` what they saw.
-With the word `real` it serves the platforms of the configuration instead, for test_chat_kill.py.
+With the word `real` it serves the platforms of the configuration instead, for test_chat_kill.py; with `gateway` the child is
+the gateway's own command, for gateway/test_kills.py.
 """
 
 from __future__ import annotations
@@ -130,23 +131,37 @@ async def serve(folder: Path, *, real: bool) -> None:
     await asyncio.Event().wait()
 
 
-def main(folder: Path, *, real: bool) -> None:
-    if real:
-        import aiogram  # noqa: F401 - loaded once, before the children
+def command() -> int:
+    """Serve the home as its own command does, on a port that it prints."""
+    from homarus.__main__ import main as run
+
+    sys.argv[1:] = ["gateway", "run", "--port", "0"]
+    with Path(os.devnull).open() as sys.stdin:
+        return run()
+
+
+def main(folder: Path, *words: str) -> None:
+    # Loaded once, before the children.
+    if "real" in words:
+        import aiogram  # noqa: F401
+    if "gateway" in words:
+        import homarus.cli.main
+        import homarus.gateway.server  # noqa: F401
 
     for line in sys.stdin:
         if line.strip() != "start":
             continue
         if (pid := os.fork()) == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            asyncio.run(serve(folder, real=real))
-            os._exit(0)
+            code = command() if "gateway" in words else asyncio.run(serve(folder, real="real" in words))
+            sys.stdout.flush()
+            os._exit(code or 0)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
-        os.waitpid(pid, 0)
-        sys.stdout.write("gone\n")
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"gone {os.waitstatus_to_exitcode(status)}\n" if "gateway" in words else "gone\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), real=sys.argv[2:] == ["real"])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -116,7 +116,7 @@ class CronRunner:
         if self.settings.skip_missed_jobs and now - due > LATE_MS and not job.one_shot:
             self._skip(job, run_id, claim, "missed: nothing ran at that time, and cron.skipMissedJobs is set")
             return self._put_next(job, job.schedule.after(now))
-        self.begin(job, run_id, **claim)
+        self.begin(job, run_id, now=now, **claim)
         return None
 
     def _due(self, job: Job, now: int) -> int | None:
@@ -138,9 +138,9 @@ class CronRunner:
             self.book.change(job.id, lambda found: found.with_state(nextRunAtMs=due))
         return due
 
-    def begin(self, job: Job, run_id: str, **claim: Any) -> None:
-        """Claim a run, durably, and start it."""
-        now = self.book.now_ms()
+    def begin(self, job: Job, run_id: str, *, now: int | None = None, **claim: Any) -> None:
+        """Claim a run, durably, and start it. The next one follows the moment at which this was found due, `now`."""
+        now = self.book.now_ms() if now is None else now
         row = {"ts": now, "jobId": job.id, "action": CLAIMED, "runId": run_id, "runAtMs": now, **claim}
         self.log(job.id).note(row)
         manual = claim.get("trigger") == "manual"
@@ -365,10 +365,11 @@ def concluded(job: Job, row: Json, now: int) -> Json | None:
         natural, one_shot = job.schedule.after(now), job.one_shot
     except HomarusError:  # it was edited meanwhile
         natural, one_shot = None, False
-    # What came due meanwhile is still due. A claim that a crash followed at once has not moved the time on.
+    # What came due meanwhile is still due. A claim that a crash followed at once has not moved the time on: past all that the
+    # run makes up for.
     due = job.next_ms
     if not manual and (due is None or due == row.get("dueAtMs")):
-        due = job.schedule.after(due) if due and natural else natural
+        due = job.schedule.after(max(due, whole(row.get("runAtMs")) or 0)) if due and natural else natural
     if errors and due is not None and not manual:
         due = max(due, now + BACKOFF_MS[min(errors, len(BACKOFF_MS)) - 1])
     raw = job.with_state(

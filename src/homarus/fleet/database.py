@@ -223,6 +223,8 @@ class Database:
                 await asyncio.wait_for(pool.close(), 5)
             except (OSError, TimeoutError):
                 pool.terminate()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # of those who still insist
+            task.cancel()
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:

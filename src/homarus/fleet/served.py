@@ -251,6 +251,15 @@ class Served:
     async def close(self) -> None:
         """Let go of everything. What the rows must know is in them, unless the home is somebody else's."""
         gateway, self.gateway = self.gateway, None
+        try:
+            await self._stop(gateway)
+        finally:  # also where nobody waits for it any more
+            self.gone.set()
+        await self._leave_open()
+        unmount(str(self.folder))
+        await asyncio.to_thread(shutil.rmtree, self.folder, True)
+
+    async def _stop(self, gateway: Gateway | None) -> None:
         if gateway is not None:
             try:
                 async with asyncio.timeout(STOP_SECONDS):
@@ -265,18 +274,16 @@ class Served:
                     _log.warning("home %s was not closed cleanly: %s", self.lease.home, problem)
             except Exception:  # noqa: BLE001 - the lease must be given up whatever else breaks
                 _log.exception("home %s was not closed cleanly", self.lease.home)
-        self.gone.set()
-        await self._leave_open()
-        unmount(str(self.folder))
-        await asyncio.to_thread(shutil.rmtree, self.folder, True)
 
     async def _leave_open(self) -> None:
         """Write what was done so far, and nothing after it: a turn that is cut off then goes on with whoever opens the home next."""
-        if not self.volume.fenced:
-            with contextlib.suppress(StorageError):
-                await asyncio.to_thread(self.volume.settle)
-                await self.volume.durable()
-        self.volume.drop()
+        try:
+            if not self.volume.fenced:
+                with contextlib.suppress(StorageError):
+                    await asyncio.to_thread(self.volume.settle)
+                    await self.volume.durable()
+        finally:
+            self.volume.drop()
 
 
 async def _asked(app: Any, call: Call, ident: str) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -161,7 +163,7 @@ def examine(fleet: Fleet, database: Database, store: Store | None, *, deep: bool
     yield from _server(database)
     yield from _placed(database)
     yield from _rows(database)
-    if store is not None:
+    if store is not None and (fleet.objects.startswith("s3://") or Path(fleet.objects).is_dir()):
         yield from _objects(database, store, deep=deep)
 
 
@@ -172,6 +174,8 @@ def _settings(fleet: Fleet) -> Iterator[Check]:
         yield Check("warn", "there is no store: large files and long transcripts fill the database", "set 'objects'")
     elif not fleet.objects.startswith("s3://"):
         yield Check("note", f"objects lie in the folder {shown(fleet.objects)}: every machine must see the same one")
+        if not Path(fleet.objects).is_dir():  # and a trial would make it, for whoever runs the doctor
+            yield Check("warn", f"{shown(fleet.objects)} is no folder yet", "make it, for the user of the workers")
 
 
 def _server(database: Database) -> Iterator[Check]:
@@ -251,8 +255,15 @@ def _objects(database: Database, store: Store, *, deep: bool) -> Iterator[Check]
     async def listed() -> set[str]:
         return {key async for key in store.objects.keys("")}
 
+    async def tried() -> None:
+        """Put something there and take it away again: a store that takes nothing keeps no large file."""
+        trial = f"doctor-{secrets.token_hex(8)}"
+        await store.objects.put(trial, [b"a trial of 'homarus fleet doctor'"])
+        await store.objects.remove(trial)
+
     try:
         there = store.wait(listed())
+        store.wait(tried())
     except HomarusError as problem:
         yield Check("bad", problem.message, problem.cure)
         return

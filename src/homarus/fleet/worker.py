@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from homarus.fleet.commits import Commits
 from homarus.fleet.database import Database
 from homarus.fleet.placement import BEAT, TTL, Mail, Placement, Timers
 from homarus.fleet.rows import Lease
-from homarus.fleet.served import IDENT, Served, as_told
+from homarus.fleet.served import IDENT, STOP_SECONDS, Served, as_told
 from homarus.fleet.settings import Quota
 
 _log = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ HOME, SECRET = b"x-homarus-home", b"x-homarus-fleet"
 OWN = "/.fleet/"  # what the fleet's own programs ask of a worker
 IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
+GOODBYE_SECONDS = 5.0  # for what a database that is away would keep up
 ANSWER_SECONDS = 5.0  # for requests that a home which is given away has let in
 FLUSH_SECONDS = 0.2
 SEAL_SECONDS = 3600.0  # between two looks for long logs of a home that stays open
@@ -86,24 +87,25 @@ class Worker:
         for work in (self._look_around, self._keep):
             self._spawn(work())
 
-    async def stop(self, seconds: float = DRAIN_SECONDS) -> None:
+    async def stop(self, seconds: float = DRAIN_SECONDS, goodbye: float = GOODBYE_SECONDS) -> None:
         """Give every home away, each when its turn has ended, at most after so long; then leave the fleet."""
         self._draining = True
         ends = time.monotonic() + seconds
-        with contextlib.suppress(StorageError):
-            await self.placement.retire()
+        await _at_most(goodbye, self.placement.retire())
         while self.held and time.monotonic() < ends:
-            with contextlib.suppress(StorageError):
-                await self._give_away(list(self.held))
+            await _at_most(ends - time.monotonic(), self._give_away(list(self.held)))
             await asyncio.sleep(0.05)
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _at_most(goodbye, asyncio.gather(*self._tasks, return_exceptions=True))
+        if not self._steady:  # nobody hears what the homes would still write: they go on elsewhere as after a crash
+            self.held.clear()
+            for served in self.open.values():
+                served.volume.drop()
         await asyncio.gather(*(self._close(home) for home in list(self.open)), return_exceptions=True)
         self._beating.cancel()
-        with contextlib.suppress(StorageError):
-            await self.placement.leave()
-        await asyncio.to_thread(self._own_line.close)
+        await _at_most(2 * STOP_SECONDS if self._steady else goodbye, self.placement.leave())
+        await _at_most(2 * STOP_SECONDS, asyncio.to_thread(self._own_line.close))
         self.ended.set()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
@@ -460,6 +462,11 @@ class Worker:
 def _caller(key: str) -> str:
     """Return which web hook a call was for: `hook:<path>:<name>`."""
     return key.split(":", 2)[1] if key.count(":") > 1 else key
+
+
+async def _at_most(seconds: float, work: Awaitable[Any]) -> None:
+    with contextlib.suppress(StorageError, TimeoutError):
+        await asyncio.wait_for(work, seconds)
 
 
 async def _refuse(scope: MutableMapping[str, Any], send: Any, status: int, text: str) -> None:

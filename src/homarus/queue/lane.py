@@ -155,7 +155,7 @@ class SessionLane:
         self._overflow = Overflow()
         for gone in self._inbox.dropped:
             self._overflow = self._overflow.add(gone, gone.rules.cap)
-        if begun and go_on and self._inbox.resume(*keys):
+        if begun and go_on and self._inbox.may_resume(*keys):
             self._begun = Batch(begun[-1].text, begun)
         else:
             self._inbox.settle(*keys)
@@ -252,7 +252,7 @@ class SessionLane:
         """Run what waits until nothing does: the first message at once, later ones after the debounce."""
         if self._begun is not None:
             begun, self._begun = self._begun, None
-            await self._one(begun)
+            await self._one(begun, goes_on=True)
         settled = True
         if self._overflow.count and not self._closed:  # of an earlier process
             settled = False
@@ -288,7 +288,7 @@ class SessionLane:
         self._queue = tuple(item for item in self._queue if item.key not in taken)
         return [head]
 
-    async def _one(self, batch: Batch) -> None:
+    async def _one(self, batch: Batch, *, goes_on: bool = False) -> None:
         self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
         self._chat = batch.newest.route.place if batch.newest else None
         # Reports that came before the turn began are heard in it, all of them.
@@ -301,8 +301,15 @@ class SessionLane:
         def settle(*keys: str) -> None:
             stored.extend(keys)
 
+        run = partial(self._run, batch, self._mailbox, self._cancel, settle)
+
+        async def again() -> None:
+            # Noted only now: a process that died before this turn had its place did not die of it.
+            if self._inbox.resume(*batch.keys):
+                await run()
+
         try:
-            await self._with_place(partial(self._run, batch, self._mailbox, self._cancel, settle))
+            await self._with_place(again if goes_on else run)
         except Fenced:
             self._closed = True  # what waits is answered by whoever has the home now
         except Exception:  # noqa: BLE001 - whatever a turn raises, the next message must still be answered

@@ -71,6 +71,7 @@ class LocalClient:
         # What a gateway puts here to be started anew.
         self.restarter: Callable[[], str] | None = None
         self.elsewhere = Elsewhere(runtime, self._handle)
+        self._named: tuple[object, SessionHome] | None = None  # with the document that it was made from
 
     @property
     def children(self) -> Children:
@@ -90,7 +91,11 @@ class LocalClient:
 
     def resolve(self, agent: str, session: str) -> SessionKey:
         chosen = self.home.config.agent_named(agent).id if agent else ""
-        return SessionHome.of(self.home.config, clock=self.home.clock, ids=self.home.ids).key(session, chosen)
+        document = self.home.config.document
+        if self._named is None or self._named[0] is not document:
+            sessions = SessionHome.of(self.home.config, clock=self.home.clock, ids=self.home.ids)
+            self._named = (document, sessions)  # which reads an index again when it changed
+        return self._named[1].key(session, chosen)
 
     # Messages.
 

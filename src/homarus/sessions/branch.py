@@ -206,7 +206,11 @@ class Nodes:
         self.orphans: list[Node] = []
         for node in self.nodes:
             if self.by_id[node.id] is not node:
-                continue  # a second copy of a line stands further down
+                if (
+                    node.parent in reset
+                ):  # a second copy of the line stands further down, and what hangs on it before that
+                    reset.add(node.id)
+                continue
             known = self.by_id.get(node.parent) if node.parent else None
             orphan = node.kind is not Leaf and known is None and (bool(node.parent) or not node.linked)
             if node.kind is Leaf:
