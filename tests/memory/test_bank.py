@@ -320,3 +320,17 @@ def test_a_page_with_another_name_brings_the_lines_of_both(notes):
     notes.write("memory/2026-01-01.md", "- Ada prefers tea.\n- Otto prefers milk.\n")
     notes.write("bank/entities/ada.md", "---\nname: Ada\naliases: [Addie]\n---\n\n# Ada\n")
     assert "Ada" in notes.open().recall("What does Addie prefer?").hits[0].text
+
+
+def test_a_secret_on_a_page_of_the_bank_is_kept_out_of_the_index(notes):
+    notes.write("memory/2026-01-01.md", "- Ada prefers tea.\n- Ada lives in Bergen.\n")
+    memory = notes.open()
+    reflect(memory)
+    page = notes.root / "bank/entities/ada.md"
+    secret = "sk-ant-api03-" + "Ab1x9Zq7" * 6
+    head, _, rest = page.read_text().partition("# Ada\n")
+    aliased = head.replace("name: Ada\n", f"name: Ada\naliases: [Addie, {secret}]\n")
+    page.write_text(f"{aliased}# Ada\nHer key is {secret}, by the lighthouse.\n{rest}")
+    assert "lighthouse" in memory.search("lighthouse").hits[0].text
+    assert secret.encode() not in (notes.root / ".memory" / "index.sqlite").read_bytes()
+    assert "Ada" in memory.recall("What does Addie prefer?").hits[0].text

@@ -212,8 +212,8 @@ class Synchroniser:
             writer.touch(before.id, item)
             before.stamp, before.settled = item.stamp, True
             return
-        lines = redacted_lines(split_lines(decode(data)))
-        whole, lines = lines, blank_generated(lines) if item.path.startswith("bank/") else lines
+        whole = split_lines(decode(data))
+        lines = redacted_lines(blank_generated(whole) if item.path.startswith("bank/") else whole)
         after = _grown(before, data)
         units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
         # Who speaks in the lines before may be known only now.
@@ -341,8 +341,10 @@ def _batches(work: list[Found]) -> Iterable[list[Found]]:
 
 def _entity_page(writer: IndexWriter, file: int, path: str, lines: list[str]) -> None:
     """Read name and aliases from the front matter of an entity page; a page without any is known by its file name."""
+    from homarus.core.redact import redacted_lines
+
     header, _ = split("\n".join(lines))
-    known = parse(header).values if header else {}
+    known = parse("\n".join(redacted_lines(header.split("\n")))).values if header else {}
     given = known.get("aliases")
     aliases = [str(alias) for alias in given] if isinstance(given, list) else []
     name = str(known.get("name") or Path(path).stem.replace("-", " "))
