@@ -125,8 +125,8 @@ async def test_a_worker_ends_though_the_database_is_away(model, tmp_path):
                 await asyncio.to_thread(server.kill)
                 asked = asyncio.ensure_future(said(client, "word2"))  # which waits for a commit that does not come
                 await until(lambda: one.worker.open["ada"].busy and not one.worker._steady)
-                # Each of three waits would take a minute where nobody cuts it off.
-                async with asyncio.timeout(50):
+                # Two of its waits would take a minute each where nobody cuts them off.
+                async with asyncio.timeout(110):
                     await one.worker.stop(0.1, goodbye=0.1)
                 assert one.worker.ended.is_set()
                 asked.cancel()

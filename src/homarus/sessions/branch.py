@@ -206,9 +206,8 @@ class Nodes:
         self.orphans: list[Node] = []
         for node in self.nodes:
             if self.by_id[node.id] is not node:
-                if (
-                    node.parent in reset
-                ):  # a second copy of the line stands further down, and what hangs on it before that
+                # A second copy of the line stands further down; what hangs on it may stand before that.
+                if node.parent in reset:
                     reset.add(node.id)
                 continue
             known = self.by_id.get(node.parent) if node.parent else None
