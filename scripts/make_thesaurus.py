@@ -31,7 +31,8 @@ def thesaurus(text: str) -> Thesaurus:
         heads, _, members = row.lstrip(MARKS).partition("<")
         for mark in row[: len(row) - len(row.lstrip(MARKS))].replace(" ", ""):
             marks[mark].add(idea)
-        made.spelled[idea] = [entry.replace("_", " ") for entry in (members or heads).split() if entry[0] != "@"]
+        spelled = [entry.replace("_", " ") for entry in (members or heads).split() if entry[0] != "@"]
+        made.spelled[idea] = ",".join(spelled)
         for entry in heads.split():
             # The heads of a line with members are what is asked for; they need not mean the same.
             for key in keys(entry):

@@ -206,7 +206,7 @@ class Thesaurus(Struct):
     asks: dict[str, set[int]]
     answers: dict[str, set[int]]
     values: dict[int, set[str]]  # idea -> the values that are a member of it
-    spelled: dict[int, list[str]]  # idea -> its words as they are written
+    spelled: dict[int, str]  # idea -> its words as they are written, with commas: few are asked for
     light: set[int]
     verbs: set[int]
     hard: set[int]
@@ -431,5 +431,5 @@ def related(text: str, most: int = 120) -> str:
     for word in read(text).words:
         if not word.light:
             for idea in sorted(word.ideas | word.asks):
-                found.update(dict.fromkeys(table.spelled[idea]))
+                found.update(dict.fromkeys(filter(None, table.spelled[idea].split(","))))
     return " ".join(list(found)[:most])
