@@ -21,7 +21,7 @@ from tests.automation.helpers import (
 from tests.scenarios.script import Line
 
 from homarus.automation.jobs import Job
-from homarus.automation.runs import CLAIMED
+from homarus.automation.runs import CLAIMED, FINISHED
 from homarus.core.clock import ManualClock
 from homarus.core.errors import ConfigError, ModelError, ModelFailure, Unknown
 from homarus.core.routes import main_session
@@ -345,6 +345,27 @@ async def test_a_claim_that_a_crash_left_makes_up_for_what_was_missed_once(tmp_p
         assert automation.tick() == due + 4 * 3_600_000
         await settle(automation)
         assert len(home.model.requests) == 1
+
+
+@pytest.mark.parametrize("status", ["ok", "skipped"])
+async def test_what_a_run_made_up_for_is_not_due_again_when_a_crash_kept_its_end_from_the_job(
+    tmp_path: Path, status: str
+) -> None:
+    home = House(tmp_path)
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        job = Job(automation.add(turn_job()))
+        due = job.next_ms
+        assert due is not None
+        home.clock.advance(4 * 3600 + 60)
+        row = {"ts": now_ms(home), "jobId": job.id, "runId": str(due), "runAtMs": now_ms(home), "dueAtMs": due}
+        automation.cron.log(job.id).note({**row, "missed": 3, "action": FINISHED, "status": status})
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        assert automation.cron.take_up() == 0
+        assert automation.tick() == due + 4 * 3_600_000
+        await settle(automation)
+        assert home.model.requests == []
 
 
 async def test_time_that_passes_while_a_run_is_begun_skips_none(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class CronRunner:
             return due
         known = self.log(job.id).known()
         while str(due) in known:  # the clock went back, or a crash came between two writes
-            following = self._put_next(job, job.schedule.after(due))
+            following = self._put_next(job, job.schedule.after(max(due, known[str(due)])))
             if following is None or following > now:
                 return following
             due = following

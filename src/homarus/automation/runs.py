@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from homarus.automation.schedule import whole
 from homarus.automation.settings import RunLogSettings
 from homarus.core.text import slug
 from homarus.storage.atomic import ensure_dir, remove, write_atomic
@@ -54,9 +55,9 @@ class RunLog:
                 claims.pop(run_id, None)
         return list(claims.values())
 
-    def known(self) -> set[str]:
-        """Return the ids of all runs that were claimed, or left out."""
-        return {str(row.get("runId") or "") for row in self._rows()}
+    def known(self) -> dict[str, int]:
+        """Return the ids of all runs that were claimed, or left out, and until when each makes up for what was missed."""
+        return {str(row.get("runId") or ""): whole(row.get("runAtMs")) or 0 for row in self._rows()}
 
     def last(self) -> Json | None:
         return next(iter(self.finished(1)), None)
