@@ -141,7 +141,7 @@ ROWS = [
     # It says which vectors are in use, and they are in use only if they load.
     Row("memory retain 'W: The gate code is 4711.'", VECTORS),
     Row("memory dream", VECTORS),
-    Row("memory timeline --entity gate", VECTORS),
+    Row("memory timeline --entity gate", VECTORS, code=1),
     Row("memory graph --to graph.html", VECTORS),
     Row("memory promote", VECTORS),
     Row("memory forget ^nothing", VECTORS, code=1),

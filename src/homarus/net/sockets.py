@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from asyncio.staggered import staggered_race
@@ -187,10 +188,11 @@ class Sockets(httpcore2.AsyncNetworkBackend):
 
 
 async def _addresses(host: str, port: int) -> list[Any]:
-    try:  # an address needs nobody who looks it up
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):  # an address needs nobody who looks it up
+            socket.inet_pton(family, host)
+            return [(family, socket.SOCK_STREAM, 0, "", (host, port))]
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def connected(addresses: list[Any], options: tuple[Any, ...]) -> socket.socket:
