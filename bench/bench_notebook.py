@@ -20,10 +20,12 @@ from bench.measure import Ctx, Row
 from homarus.core.clock import ManualClock
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.memory import Memory, toolset
+from homarus.models.notebook.minilm import reader_in
 from homarus.models.notebook.turn import next_step
 from homarus.models.notebook.words import SAID
 
 SETS = Path(__file__).parent.parent / "tests" / "models" / "notebook"
+PEOPLE = Path(__file__).parent / "notebook_people"  # from whom the readers learn: each question stands under its answer
 RUN = {
     "memory_retain": toolset.retain_fact,
     "memory_recall": toolset.recall,
@@ -66,7 +68,7 @@ class Score(Struct):
 
 
 def people(path: Path) -> list[Person]:
-    """Read a set: who (=), told (>), asked (? … => …), never told (-)."""
+    """Read a set: who (=), told (>), asked (? … => …), never told (-). A question without => is answered by the line above it."""
     found: list[Person] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         mark, text = line[:2], line[2:].replace("\\n", "\n")
@@ -75,8 +77,9 @@ def people(path: Path) -> list[Person]:
         elif mark == "> ":
             found[-1].told.append(text)
         elif mark == "? ":
-            question, _, wanted = text.rpartition(" => ")
-            found[-1].asked.append((question, [part.strip().lower() for part in wanted.split(" | ")]))
+            question, given, wanted = text.rpartition(" => ")
+            parts = [part.strip().lower() for part in wanted.split(" | ")] if given else [found[-1].told[-1].lower()]
+            found[-1].asked.append((question or text, parts))
         elif mark == "- ":
             found[-1].never.append(text)
     return found
@@ -90,11 +93,12 @@ class Notebook:
         self.clock = ManualClock(datetime(2026, 11, 1, 8, tzinfo=UTC))
         self.memory = Memory.open(root, clock=self.clock, tz=UTC, provider=provider, models=models)
         self.messages: list[Message] = []
+        self.reader = reader_in(models if provider == "minilm" else None)
 
     def say(self, text: str) -> str:
         self.messages.append(User((Text(text),)))
         while True:
-            step = next_step(self.messages, toolset.SPECS, "", self.clock.now())
+            step = next_step(self.messages, toolset.SPECS, "", self.clock.now(), self.reader)
             self.messages.append(Assistant((*([Text(step.text)] if step.text else []), *step.calls)))
             if not step.calls:
                 return step.text

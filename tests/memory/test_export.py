@@ -10,7 +10,7 @@ import json
 import pytest
 
 from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.export import export
+from homarus.memory.embed.export import READER, export
 from homarus.memory.embed.local import MODEL, TOKENIZER, MiniLM
 
 np = pytest.importorskip("numpy")
@@ -68,6 +68,11 @@ def write_safetensors(path, tensors):
 
 
 def expected(found, texts):
+    rows = [pooled_state(found, text) for text in texts]
+    return np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def pooled_state(found, text):
     """Compute the same network the long way: one text at a time, no padding, plain numpy."""
     from math import erf
 
@@ -81,27 +86,40 @@ def expected(found, texts):
     def linear(state, name):
         return state @ found[f"{name}.weight"].T + found[f"{name}.bias"]
 
-    rows = []
-    for text in texts:
-        ids = [WORDS.index(word) for word in text.split()]
-        state = found["embeddings.word_embeddings.weight"][ids]
-        state = state + found["embeddings.position_embeddings.weight"][: len(ids)]
-        state = norm(state + found["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-        for layer in range(LAYERS):
-            name = f"encoder.layer.{layer}."
-            query, key, value = (linear(state, f"{name}attention.self.{part}") for part in ("query", "key", "value"))
-            mixed = np.zeros_like(state)
-            for start in range(0, WIDTH, HEAD):
-                part = slice(start, start + HEAD)
-                scores = query[:, part] @ key[:, part].T / HEAD**0.5
-                shares = np.exp(scores - scores.max(1, keepdims=True))
-                mixed[:, part] = shares / shares.sum(1, keepdims=True) @ value[:, part]
-            state = norm(state + linear(mixed, f"{name}attention.output.dense"), f"{name}attention.output.LayerNorm")
-            wide = linear(state, f"{name}intermediate.dense")
-            wide = wide * 0.5 * (1 + np.vectorize(erf)(wide / 2**0.5))
-            state = norm(state + linear(wide, f"{name}output.dense"), f"{name}output.LayerNorm")
-        rows.append(state.mean(0))
-    return np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)
+    ids = [WORDS.index(word) for word in text.split()]
+    state = found["embeddings.word_embeddings.weight"][ids]
+    state = state + found["embeddings.position_embeddings.weight"][: len(ids)]
+    state = norm(state + found["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}."
+        query, key, value = (linear(state, f"{name}attention.self.{part}") for part in ("query", "key", "value"))
+        mixed = np.zeros_like(state)
+        for start in range(0, WIDTH, HEAD):
+            part = slice(start, start + HEAD)
+            scores = query[:, part] @ key[:, part].T / HEAD**0.5
+            shares = np.exp(scores - scores.max(1, keepdims=True))
+            mixed[:, part] = shares / shares.sum(1, keepdims=True) @ value[:, part]
+        state = norm(state + linear(mixed, f"{name}attention.output.dense"), f"{name}attention.output.LayerNorm")
+        wide = linear(state, f"{name}intermediate.dense")
+        wide = wide * 0.5 * (1 + np.vectorize(erf)(wide / 2**0.5))
+        state = norm(state + linear(wide, f"{name}output.dense"), f"{name}output.LayerNorm")
+    return state.mean(0)
+
+
+def changes(found, rank=4):
+    """Return what a reader might have learnt: thin changes of the matrices of the last layer, its norms, and a head."""
+    rnd = np.random.default_rng(5)
+    last = f"encoder.layer.{LAYERS - 1}."
+    made = {"answers.weight": rnd.normal(size=(1, WIDTH)), "answers.bias": rnd.normal(size=1)}
+    for name, value in found.items():
+        if name.startswith(last) and value.ndim == 2:
+            out, into = value.shape
+            made[f"{name}.down"], made[f"{name}.up"] = (
+                0.1 * rnd.normal(size=shape) for shape in ((rank, into), (out, rank))
+            )
+        elif name.startswith(last) and "LayerNorm" in name:
+            made[name] = value + 0.1 * rnd.normal(size=value.shape)
+    return {name: value.astype(np.float32) for name, value in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +131,8 @@ def exported(tmp_path_factory):
     tokenizer = tokenizers.Tokenizer(words)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(source / TOKENIZER))
-    assert export(target, source) == target / MODEL
+    write_safetensors(source / "reader.safetensors", changes(found))
+    assert export(target, source, source / "reader.safetensors") == target / MODEL
     return source, target, expected(found, TEXTS)
 
 
@@ -165,3 +184,35 @@ def test_what_is_missing_is_named(tmp_path):
     assert "pip install" in caught.value.cure
     with pytest.raises(EmbedError, match=r"holds no minilm-int8\.onnx"):
         MiniLM(tmp_path)
+
+
+def test_the_reader_computes_the_changed_network(exported):
+    """The same network with its changes, on a question and a line together, and one number out."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    _, target, _ = exported
+    found = weights()
+    learnt = changes(found)
+    for name in found:
+        if f"{name}.down" in learnt:
+            found[name] = found[name] + learnt[f"{name}.up"] @ learnt[f"{name}.down"]
+        found[name] = learnt.get(name, found[name])
+    # All tokens of the second kind, so that the kinds are seen to count.
+    kinds = found["embeddings.token_type_embeddings.weight"]
+    found["embeddings.token_type_embeddings.weight"] = kinds[::-1]
+    session = onnxruntime.InferenceSession(str(target / READER))
+    text = TEXTS[8]
+    ids = np.array([[WORDS.index(word) for word in text.split()]], dtype=np.int64)
+    ones = np.ones_like(ids)
+    feeds = {"input_ids": ids, "attention_mask": ones, "token_type_ids": ones}
+    (said,) = session.run(None, feeds)[0][0]
+    pooled = pooled_state(found, text)
+    wanted = float(pooled @ learnt["answers.weight"][0] + learnt["answers.bias"][0])
+    spread = float(np.linalg.norm(learnt["answers.weight"]) * np.linalg.norm(pooled))
+    assert abs(said - wanted) < 0.05 * spread
+
+
+def test_weights_of_another_size_get_no_reader(exported, tmp_path):
+    source, _, _ = exported
+    export(tmp_path, source)  # with what was learnt for the real MiniLM
+    assert (tmp_path / MODEL).is_file()
+    assert not (tmp_path / READER).exists()

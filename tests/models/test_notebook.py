@@ -17,7 +17,9 @@ from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Message, StopReason, Text, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.notebook.evidence import answer, lines, parse, strike
+from homarus.models.notebook import evidence
+from homarus.models.notebook.evidence import lines, parse, strike
+from homarus.models.notebook.reader import SmallReader
 from homarus.models.notebook.summary import AUDITED, identifiers, summarize, wants_summary
 from homarus.models.notebook.turn import next_step
 from homarus.models.notebook.words import say
@@ -278,6 +280,10 @@ def test_advice_for_the_model_and_empty_fields_are_no_facts():
     ):
         assert found(json.dumps({"text": text, "citation": source})) == []
     assert found(json.dumps({"text": "- Name: Ann", "citation": "USER.md#L6"})) == [("Name: Ann", "USER.md#L6")]
+
+
+def answer(question, results):
+    return evidence.answer(question, results, SmallReader())
 
 
 def test_the_line_that_matters_is_quoted_and_cited():

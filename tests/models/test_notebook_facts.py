@@ -57,6 +57,8 @@ def test_the_sets_are_as_large_as_they_say():
         "twelfth": (100, 150, 50),
         "thirteenth": (100, 150, 50),
         "fourteenth": (100, 150, 50),
+        "fifteenth": (200, 300, 100),
+        "sixteenth": (200, 300, 100),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip

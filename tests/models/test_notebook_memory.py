@@ -145,8 +145,8 @@ def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
 def test_a_line_that_may_answer_is_shown_as_the_nearest_and_not_as_an_answer(home: Home):
     home.say("Anna loves pasta.")
     quote = "“Anna loves pasta.” (memory/2026-11-15.md#L4)"
-    assert home.say("What does Anna's brother do?") == f"I don't know. The nearest in your notes: {quote}"
-    german = home.say("Was macht Anna am Montag?")
+    assert home.say("Where does Anna eat pasta?") == f"I don't know. The nearest in your notes: {quote}"
+    german = home.say("Wo isst Anna ihre Pasta?")
     assert german.startswith("Das weiß ich nicht. Am nächsten kommt in deinen Notizen: „Anna")
     assert home.say("What is the wifi password?") == NOTHING_FOUND
     home.say("forget that Anna loves pasta")

@@ -260,7 +260,7 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
 )
 @with_json
 def export_minilm(app: App, target: Path | None, source: Path | None, as_json: bool) -> None:
-    """Make the int8 MiniLM file once; afterwards it runs on onnxruntime alone."""
+    """Make the int8 MiniLM files once, for recall and for the notebook's reader; afterwards they run on onnxruntime alone."""
     from homarus.memory.embed.export import export
 
     made = export(target or app.paths.models_dir / "minilm", source)

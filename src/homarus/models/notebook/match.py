@@ -67,7 +67,7 @@ class Match(Struct, frozen=True):
 
 
 class Weights(Struct, frozen=True):
-    """What each part adds to the logarithm of the odds that a line answers, and the least that is said aloud."""
+    """What each part adds to the logarithm of the odds that a line is meant, and the least for which it counts as that."""
 
     match: Match
     base: float
@@ -77,11 +77,28 @@ class Weights(Struct, frozen=True):
         return float(self.base + sum(w * v for w, v in zip(astuple(self.match), astuple(match), strict=True)))
 
 
+class Verdict(Struct, frozen=True):
+    """How much a line's fit counts beside what its reader says, and the least sum that is said aloud."""
+
+    fits: float
+    least: float
+
+    def confidence(self, fits: float, reads: float) -> float:
+        return reads + self.fits * fits
+
+
+class Table(Struct, frozen=True):
+    """What `bench/fit_notebook.py` found: the weights by what ranked the lines (words, static vectors, a model), the verdicts by that
+    or by the model that read them (minilm)."""
+
+    fits: dict[str, Weights]
+    answers: dict[str, Verdict]
+
+
 @cache
-def weights(kind: str) -> Weights:
-    """Return the weights for lines that were ranked by words, by static vectors or by a model (`bench/fit_notebook.py` made them)."""
+def table() -> Table:
     file = resources.files(__package__).joinpath("weights.json").read_bytes()
-    return msgspec.json.decode(file, type=dict[str, Weights])[kind]
+    return msgspec.json.decode(file, type=Table)
 
 
 def aliases(texts: Sequence[str]) -> Aliases:

@@ -21,7 +21,8 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
-from homarus.models.notebook.match import weights
+from homarus.models.notebook.match import table
+from homarus.models.notebook.reader import Reader, SmallReader
 from homarus.models.notebook.summary import summarize, wants_summary
 from homarus.models.notebook.words import say
 
@@ -72,6 +73,7 @@ class Desk(Struct, frozen=True):
     now: datetime
     german: bool
     before: Sequence[Message]
+    reader: Reader
 
     def say(self, name: str, **values: object) -> str:
         return say(name, self.german, **values)
@@ -112,8 +114,14 @@ class Desk(Struct, frozen=True):
         return self.call("grep", {_PATTERN: pattern, _PATH: "."}) if pattern else None
 
 
-def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec], system: str, now: datetime) -> Step:
-    """Return the next step of the current turn."""
+def next_step(
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    system: str,
+    now: datetime,
+    reader: Reader = SmallReader(),  # noqa: B008 - it holds nothing
+) -> Step:
+    """Return the next step of the current turn; the reader tells which line answers a question."""
     start = max((i for i, message in enumerate(messages) if isinstance(message, User)), default=-1)
     if start < 0:
         return Step(words.say("help", german=False))
@@ -121,7 +129,8 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec], system: st
     assert isinstance(user, User)
     if not tools and wants_summary(system, user.text):
         return Step(summarize(system, user.text))
-    desk = Desk({spec.name: spec for spec in tools}, _today(user, now), now, read(user.text).german, messages[:start])
+    offered, german = {spec.name: spec for spec in tools}, read(user.text).german
+    desk = Desk(offered, _today(user, now), now, german, messages[:start], reader)
     results = {message.call_id: message for message in messages[start + 1 :] if isinstance(message, ToolResult)}
     calls: list[ToolCall] = []
     texts: list[str] = []
@@ -235,11 +244,11 @@ def _ask(intent: Intent, got: Got, desk: Desk) -> Next:
     names = evidence.more_names(intent.text, evidence.gathered(results)) if len(got) == len(first) else ""
     if names and (again := desk.look(f"{names} {intent.text}")):
         return [again]
-    if (source := evidence.hidden(intent.text, results)) and got[-1].tool_name != "memory_get":
+    if got[-1].tool_name != "memory_get" and (source := evidence.hidden(intent.text, results, desk.reader)):
         path, _, line = source.partition("#L")
         if line.isdigit() and (exact := desk.call("memory_get", {_PATH: path}, **{"from": int(line), "lines": 1})):
             return [exact]  # the index keeps no secrets; the owner's own note does
-    return evidence.answer(intent.text, results)
+    return evidence.answer(intent.text, results, desk.reader)
 
 
 def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
@@ -256,9 +265,8 @@ def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
         if not rest:
             return [look]
         found = evidence.gathered([rest.pop(0).text])
-        chosen = _chosen(
-            intent.text, [line for line in found if line.todo or not done], evidence.vectors([got[0].text])
-        )
+        meant = [line for line in found if line.todo or not done]
+        chosen = _chosen(intent.text, meant, evidence.vectors([got[0].text]))
         if len(chosen) != 1:
             listed = "".join(f"\n- {desk.quote(line)}" for line in chosen)
             return desk.say("which") + listed if chosen else desk.say("no_such")
@@ -293,7 +301,8 @@ def _chosen(text: str, found: Sequence[evidence.Line], kind: str) -> list[eviden
         for line in found
         if single_line(text).rstrip(".").lower() == evidence.bare_task(line.text).rstrip(".").lower()
     ]
-    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= weights(kind).least]
+    least = table().fits[kind].least
+    order = [(score, line) for score, line in evidence.fitting(text, found, kind) if score >= least]
     return same[:1] or [line for score, line in order if score >= order[0][0] - evidence.CLOSE][:4]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
@@ -12,6 +14,7 @@ from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Part, StopReason, Text, Usage
 from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens
+from homarus.models.notebook.minilm import reader_in
 from homarus.models.notebook.turn import Step, next_step
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.wire import encode
@@ -24,8 +27,10 @@ _CHUNK = late(r".{1,40}(?:\s+|\Z)|.{1,40}", re.DOTALL)
 class NotebookProvider:
     """Answers without key, network or download; the same conversation always gets the same reply."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, models: Path | None = None) -> None:
+        """`models` is the folder of model files: a reader that lies there is used."""
         self._clock = clock
+        self._reader = reader_in(models)
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         if cancel.cancelled:
@@ -38,7 +43,9 @@ class NotebookProvider:
             yield Stop(self._message((), request, StopReason.ERROR, error.message), error)
             return
         tools = () if request.tool_choice == "none" else request.tools
-        step = next_step(request.messages, tools, request.system.text, self._clock.now())
+        # To read some lines takes a tenth of a second: others need not wait for it.
+        now = self._clock.now()
+        step = await asyncio.to_thread(next_step, request.messages, tools, request.system.text, now, self._reader)
         said: list[str] = []
         for chunk in _CHUNK.findall(step.text):
             said.append(chunk)

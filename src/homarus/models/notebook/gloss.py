@@ -1,0 +1,86 @@
+"""German by English words, one by one: what a reader needs that was raised on English. Pure.
+
+`gloss.txt` holds a word and what it means a line. Endings, participles and compounds are tried in turn, so that the table
+needs no more than the base forms. It is no translation: order and grammar stay as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from importlib import resources
+
+from homarus.core.patterns import late
+from homarus.models.notebook.language import read
+from homarus.models.notebook.pieces import is_word
+
+_WORD = late(r"[^\W\d_]+")
+_ENDINGS = ("e", "n", "s", "t", "en", "em", "er", "es", "st", "te", "ern", "ten", "tet")
+_UMLAUTS = (("ä", "a"), ("ö", "o"), ("ü", "u"))
+_SPELT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+SHORTEST, PART = 3, 4  # letters of a stem, and of the part of a compound
+
+
+@lru_cache(maxsize=2048)
+def english(text: str) -> str:
+    """Return a text with its German words in English; in an English one only words that are none."""
+    words = [word.lower() for word in _WORD.findall(text)]
+    german = read(text).german or _may_be_german(words)
+
+    def put(found: re.Match[str]) -> str:
+        word = found[0].lower()
+        return found[0] if not german and is_word(word) else meaning(word) or found[0]
+
+    return _WORD.sub(put, text)
+
+
+def _may_be_german(words: list[str]) -> bool:
+    """Say whether a few words without any small one among them, as typed into a search, are all German ones."""
+    long = [word for word in words if len(word) > SHORTEST]
+    return bool(long) and len(words) <= 4 and all(not is_word(word) or base(word) for word in long)
+
+
+def meaning(word: str) -> str:
+    """Return what a German word means, by its parts where nobody wrote it down; empty for names and other words."""
+    return base(word) or _compound(word)
+
+
+@lru_cache(maxsize=4096)
+def base(word: str) -> str:
+    """Return what a word means as it stands, or without its ending."""
+    table = _table()
+    if word in table:
+        return table[word]
+    for ending in ("", *_ENDINGS):
+        stem = word.removesuffix(ending)
+        if word.endswith(ending) and len(stem) >= SHORTEST:
+            for form in (stem, f"{stem}e", f"{stem}en", f"{stem}n"):
+                if form in table:
+                    return table[form]
+    for umlaut, plain in _UMLAUTS:
+        if umlaut in word and (found := base(word.replace(umlaut, plain))):
+            return found
+    return base(word[2:]) if word.startswith("ge") and len(word) > 5 else ""
+
+
+def _compound(word: str) -> str:
+    """Return the meaning of two parts, or of the last one alone behind the letters of the first."""
+    table = _table()
+    for cut in range(len(word) - SHORTEST, PART - 1, -1):
+        first = word[:cut]
+        joined = first[:-1] if first.endswith(("s", "n")) and len(first) > PART else first
+        head = table.get(first) or table.get(joined) or table.get(f"{first}e")
+        if head and (tail := base(word[cut:])):
+            return f"{head} {tail}"
+    for cut in range(SHORTEST, len(word) - PART):
+        if tail := base(word[cut:]):
+            return f"{word[:cut]} {tail}"
+    return ""
+
+
+@cache
+def _table() -> dict[str, str]:
+    """Return the table; a word is also found as it is typed without umlauts."""
+    lines = resources.files(__package__).joinpath("gloss.txt").read_text(encoding="utf-8").splitlines()
+    table = dict(line.split(" ", 1) for line in lines)
+    return {word.translate(_SPELT): said for word, said in table.items()} | table

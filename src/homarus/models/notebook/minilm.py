@@ -1,0 +1,73 @@
+"""MiniLM as a reader: question and line go through it together. Made by `homarus memory export-minilm`; runs on ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from homarus.models.notebook.gloss import english
+from homarus.models.notebook.reader import Reader, SmallReader
+
+MODEL, TOKENIZER = "reader-int8.onnx", "tokenizer.json"
+MAX_TOKENS = 96
+MOST = 16  # lines
+THREADS = 2
+
+
+def reader_in(models: Path | None) -> Reader:
+    """Return the best reader there is: MiniLM where its file and its runtime are, else the small one."""
+    folder = models / "minilm" if models else None
+    if folder and (folder / MODEL).is_file() and find_spec("onnxruntime") and find_spec("tokenizers"):
+        return MiniLMReader(folder)
+    return SmallReader()
+
+
+class MiniLMReader:
+    """Opens its file at the first question; one that cannot be opened leaves the reading to the small one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def name(self) -> str:
+        return "minilm" if self._opened else SmallReader.name
+
+    @property
+    def most(self) -> int:
+        return MOST if self._opened else SmallReader.most
+
+    def read(self, question: str, lines: Sequence[str]) -> list[float]:
+        if self._opened is None:
+            return SmallReader().read(question, lines)
+        import numpy as np
+
+        session, tokenizer = self._opened
+        asked = english(question)
+        found = tokenizer.encode_batch([(asked, english(line)) for line in lines])
+        feeds = {
+            "input_ids": np.array([each.ids for each in found], dtype=np.int64),
+            "attention_mask": np.array([each.attention_mask for each in found], dtype=np.int64),
+            "token_type_ids": np.array([each.type_ids for each in found], dtype=np.int64),
+        }
+        return [float(value) for value in session.run(None, feeds)[0][:, 0]] if lines else []
+
+    @cached_property
+    def _opened(self) -> tuple[Any, Any] | None:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = THREADS
+        options.log_severity_level = 3
+        try:
+            model = str(self._folder / MODEL)
+            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
+        except Exception:  # noqa: BLE001 - the libraries raise what they like for a damaged file
+            return None
+        tokenizer.enable_truncation(MAX_TOKENS)
+        tokenizer.enable_padding()
+        return session, tokenizer

@@ -1,0 +1,51 @@
+"""German by English words: what a reader that was raised on English gets to see."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.models.notebook.gloss import base, english, meaning
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Wo ist der Schlüssel?", "where is the key?"),
+        ("wann kommt der klempner", "when comes the plumber"),
+        ("Gehalt?", "salary?"),  # a word alone, as typed into a search
+        ("Stromanbieter?", "electricity provider?"),
+        ("who is the Hausmeister", "who is the caretaker"),  # one word of German inside
+        ("Ich heisse Anna", "I am called Anna"),  # typed without its own letters
+    ],
+)
+def test_words_are_put_in_english_one_by_one(said, shown):
+    assert english(said).lower() == shown.lower()
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["my salary?", "wifi code", "What was the man's name?", "The kind nurse was in the hall at 9.", "flight home"],
+)
+def test_english_stays_as_it_is(said):
+    """Also where a word could be German: die, was, man, kind, hall."""
+    assert english(said) == said
+
+
+def test_endings_participles_and_compounds_need_no_row_of_their_own():
+    assert base("zahnarztes") == base("zahnarzt") == "dentist"
+    assert base("klempnern") == base("klempner") == "plumber"
+    assert meaning("gartenschlüssel").split()[-1] == base("schlüssel").split()[-1]
+    assert meaning("spindschlüssel").endswith("key")  # the first part is known to nobody
+    assert meaning("wessling") == ""
+
+
+@given(st.text(max_size=80))
+def test_whatever_is_said_nothing_but_words_changes(text):
+    """Figures, signs and blanks stay in their places, so that a date or a price is the same to a reader."""
+    shown = english(text)
+    assert re.findall(r"[\d_]+", shown) == re.findall(r"[\d_]+", text)
+    assert english(text) == shown
