@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.models.notebook import reader
+from homarus.models.notebook import evidence, reader
+from homarus.models.notebook.match import table
 from homarus.models.notebook.minilm import MODEL, TOKENIZER, MiniLMReader, reader_in
 from homarus.models.notebook.reader import SmallReader, net
 
@@ -37,6 +38,32 @@ def test_a_question_in_german_is_read_as_well():
 def test_what_nothing_answers_gets_less_than_what_something_does():
     answered = max(SmallReader().read("When do we fly back?", FLIGHT))
     assert max(SmallReader().read("What is my shoe size?", FLIGHT)) < answered
+
+
+class Says:
+    """A reader that makes the same of every line, and knows how many it was shown."""
+
+    most = 6
+
+    def __init__(self, value, name="small"):
+        self.value, self.name, self.shown = value, name, []
+
+    def read(self, question, lines):
+        self.shown = list(lines)
+        return [self.value for _ in lines]
+
+
+def test_the_reader_has_the_last_word_and_reads_few_lines():
+    notes = [f'{{"text": "The boiler was serviced in {2000 + n}.", "citation": "m.md#L{n}"}}' for n in range(1, 30)]
+    sure, unsure = Says(9.0), Says(-9.0)
+    assert "serviced in" in evidence.answer("When was the boiler serviced?", notes, sure)
+    assert len(sure.shown) == Says.most
+    assert evidence.answer("When was the boiler serviced?", notes, unsure).startswith("I don't know: I found nothing")
+
+
+def test_minilm_is_weighed_by_its_own_verdict():
+    assert evidence.verdict("words", Says(0.0, "minilm")) == table().answers["minilm"]
+    assert evidence.verdict("words", Says(0.0)) == table().answers["words"]
 
 
 def test_nothing_to_read_is_read_too():

@@ -225,7 +225,7 @@ def fitting(question: str, found: Sequence[Line], kind: str) -> list[tuple[float
 
 def verdict(kind: str, reader: Reader) -> Verdict:
     """Return what tells an answer, by what found the lines and who reads them."""
-    return table().answers[reader.name if kind == "model" and reader.name == "minilm" else kind]
+    return table().answers[reader.name if reader.name == "minilm" else kind]
 
 
 def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
