@@ -106,8 +106,7 @@ async def test_a_home_is_opened_by_its_first_message_and_closed_when_nobody_need
         await until(lambda: "ada" in one.worker.held)
         assert not one.worker.open
         assert (await one.ask("ada", "word1"))["status"] == "ok"
-        await until(lambda: not one.worker.open)
-        assert not (tmp_path / "one" / "ada").exists()
+        await until(lambda: not one.worker.open and not (tmp_path / "one" / "ada").exists())
     lines = b"".join(
         row["bytes"] for row in database.rows("select bytes from line where path like '%sessions/%' order by at")
     )
