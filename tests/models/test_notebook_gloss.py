@@ -49,3 +49,9 @@ def test_whatever_is_said_nothing_but_words_changes(text):
     shown = english(text)
     assert re.findall(r"[\d_]+", shown) == re.findall(r"[\d_]+", text)
     assert english(text) == shown
+
+
+@pytest.mark.parametrize("word", ["ge" * 2000, "ä" * 3000, "schlüssel" * 400])
+def test_what_is_longer_than_any_word_is_left_as_it_is(word):
+    """A stranger's line without a blank must neither take long nor end the search."""
+    assert english(f"der {word} ist da") == f"the {word} is there"

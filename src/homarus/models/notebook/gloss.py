@@ -19,6 +19,7 @@ _ENDINGS = ("e", "n", "s", "t", "en", "em", "er", "es", "st", "te", "ern", "ten"
 _UMLAUTS = (("ä", "a"), ("ö", "o"), ("ü", "u"))
 _SPELT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 SHORTEST, PART = 3, 4  # letters of a stem, and of the part of a compound
+LONGEST = 48  # letters of a word; what is longer is no word, and would take long to look up
 
 
 @lru_cache(maxsize=2048)
@@ -42,15 +43,15 @@ def _may_be_german(words: list[str]) -> bool:
 
 def meaning(word: str) -> str:
     """Return what a German word means, by its parts where nobody wrote it down; empty for names and other words."""
-    return base(word) or _compound(word)
+    return base(word) or (_compound(word) if len(word) <= LONGEST else "")
 
 
 @lru_cache(maxsize=4096)
 def base(word: str) -> str:
     """Return what a word means as it stands, or without its ending."""
     table = _table()
-    if word in table:
-        return table[word]
+    if len(word) > LONGEST or word in table:
+        return table.get(word, "")
     for ending in ("", *_ENDINGS):
         stem = word.removesuffix(ending)
         if word.endswith(ending) and len(stem) >= SHORTEST:
