@@ -186,6 +186,17 @@ def test_min_score_never_hides_an_exact_match(notes):
     assert memory.search("xylophone common").hits  # by default better a weak match than silence
 
 
+def test_a_score_below_nothing_asks_for_the_newest_lines_as_well(notes):
+    notes.write("memory/2026-01-02.md", "# Day\n\nthe boat is red\nthe cat is grey\n~~the dog is gone~~\n")
+    notes.write("memory/2026-01-03.md", "the door is blue\n")
+    memory = notes.open()
+    assert found(memory.search("boat", min_score=0.0)) == ["memory/2026-01-02.md#L3"]
+    all_of_it = ["memory/2026-01-02.md#L3", "memory/2026-01-03.md#L1", "memory/2026-01-02.md#L4"]
+    assert found(memory.search("boat", min_score=-1.0)) == all_of_it
+    assert found(memory.search("boat", 2, min_score=-1.0)) == all_of_it[:2]
+    assert [hit.score for hit in memory.search("boat", min_score=-1.0)][1:] == [0.0, 0.0]
+
+
 def test_old_notes_do_not_fade(notes):
     notes.write("memory/2016-01-01.md", "- the safe combination is 12-34-56\n")
     notes.write("memory/2026-06-14.md", "- the safe was painted; a combination of blue and green\n")

@@ -30,7 +30,7 @@ from homarus.memory.rank import (
     timestamp_of,
     with_passages,
 )
-from homarus.memory.read import Explanation, with_facts
+from homarus.memory.read import Explanation, newest, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
@@ -80,7 +80,9 @@ class Request(Struct, frozen=True, kw_only=True):
     today: date
     limit: int
     budget: int | None = None
-    min_score: float | None = None
+    min_score: float | None = (
+        None  # below 0: where nothing but words ranks, the newest lines fill up what is left of `limit`
+    )
     since: date | None = None
     until: date | None = None
     as_of: date | None = None
@@ -191,7 +193,9 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = (self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        hits = [self._hit(ranked, group, files, texts, strength) for group in packer.ranges]
+        if request.min_score is not None and request.min_score < 0 and not self._vectors:
+            hits += newest(conn, request.limit - len(hits), hits, request.sources)
         mode = "hybrid" if self._vectors else "lexical"
         return self._told(conn, hits, mode, packer.spent, confidence(ranked))
 

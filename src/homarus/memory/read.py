@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +13,11 @@ from msgspec.structs import replace
 from homarus.core.errors import StorageError
 from homarus.core.origin import take_origin
 from homarus.core.text import slug
+from homarus.memory import terms
 from homarus.memory.files import NoteSet
 from homarus.memory.note_parser import decode, split_lines
 from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, cite, parse_citation
+from homarus.memory.schema import STRUCK
 from homarus.storage.boundary import BoundaryError, Root
 
 MAX_CHARS, MAX_BYTES = 12_000, 16 << 20
@@ -122,6 +125,23 @@ def with_facts(conn: sqlite3.Connection, hits: Iterable[Hit]) -> tuple[Hit, ...]
         return replace(hit, confidence=known, evidence=evidence, origin=origin) if sure or origin else hit
 
     return tuple(map(fact, hits))
+
+
+def newest(conn: sqlite3.Connection, most: int, known: Iterable[Hit], sources: frozenset[str]) -> list[Hit]:
+    """Return the newest lines beside those that are known, without a score."""
+    shown = {(hit.path, line) for hit in known for line in range(hit.start_line, hit.end_line + 1)}
+    rows = conn.execute(
+        "SELECT path, line, text, kind, source FROM lines JOIN files ON files.id = lines.file"
+        " WHERE kind NOT IN ('heading', 'path') AND NOT flags & ? ORDER BY coalesce(files.day, 0) DESC, lines.id DESC",
+        (STRUCK,),
+    )
+    fresh = (row for row in rows if (row[0], row[1]) not in shown and (not sources or row[4] in sources))
+    return [
+        Hit(
+            path=path, start_line=line, end_line=line, score=0.0, text=terms.excerpt(text, ()), kind=kind, source=source
+        )
+        for path, line, text, kind, source in islice(fresh, max(0, most))
+    ]
 
 
 def lacks_vectors(conn: sqlite3.Connection) -> bool:
