@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from homarus.core.patterns import late
+from homarus.models.notebook.asks import MAYBE, asks
 
 
 class Kind(StrEnum):
@@ -21,6 +22,7 @@ class Kind(StrEnum):
     TODO = "todo"
     REMIND = "remind"
     ASK = "ask"
+    LOOK = "look"  # it may be a question: look first, and keep what nothing answers
     READ = "read"
     LIST = "list"
     TODOS = "todos"
@@ -59,15 +61,18 @@ _SHORT = late(
     _I,
 )
 _ASKED = late(r"[?？؟][\s\"”')\]]*\Z")
-# A question that lacks its mark: the verb stands before its subject. "When I was six …" and "Wo die Schlüssel liegen: …" are none.
-_QUESTION = late(
-    r"(?:(?:what|which|who|whom|whose|when|where|why|how)(?:'s|s|'re)?|wann|wo|wer|wem|wen|was|wie|warum|wieso|woher|wohin|welche[rsmn]?"
-    r"|quand|où|qui|que|quel|quelle|comment|pourquoi|cuándo|dónde|quién|qué|cómo|cuál)\s+"
-    r"(?!(?:i|we|you|he|she|it|they|the|my|our|your|his|her|their|a|an|to|ich|wir|du|er|es|man|der|die|das|den|mein\w*|unser\w*|ein\w*)\b)\S+(?:\s.*)?"
-    r"|(?:what|who|where|when|how)(?:'s|s|\s+is)\s+.+"
-    r"|(?:do|does|did|is|are|am|was|were|can|could|should|would|will|has|have|had)\s+(?:i|we|you|he|she|it|they|the|my|our|there|any\w*)\b.+"
-    r"|(?:ist|sind|war|hat|habe|haben|kann|muss|soll|gibt|darf|weißt)\s+(?:ich|wir|du|er|sie|es|man|der|die|das|mein\w*|unser\w*|heute|morgen)\b.+",
-    _S,
+# How a question begins that lacks its mark; "did my ankle in" begins so too, and `asks.py` decides.
+_WH = r"(?:(?:what|which|who|whom|whose|when|where|why|how)(?:'s|s|'re)?|wann|wo|wer|wem|wen|was|wie|warum|wieso|woher|wohin|welche[rsmn]?)\b"
+_OPENING = late(
+    _WH
+    + r"|(?:do|does|did|is|are|am|was|were|can|could|should|would|will|has|have|had|ist|sind|war|hat|habe|haben|kann|muss|soll|gibt|darf|weißt)\b",
+    _I,
+)
+# "When I was six …" and "Wo die Schlüssel liegen: …" ask nothing: the verb does not stand before its subject.
+_CLAUSE = late(
+    _WH
+    + r"\s+(?:i|we|you|he|she|it|they|the|my|our|your|his|her|their|a|an|to|ich|wir|du|er|es|man|der|die|das|den|mein\w*|unser\w*|ein\w*)\b",
+    _I,
 )
 _KEEP = late(
     _PLEASE
@@ -224,7 +229,8 @@ def read_message(text: str) -> tuple[Intent, ...]:
         return (Intent(Kind.SILENT),)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
-        return _line(text)
+        said = _line(text)
+        return (Intent(Kind.LOOK, text),) if said == (Intent(Kind.KEEP, text),) and _may_ask(text) else said
     first = read_sentence(lines[0])
     if first.kind in {Kind.BEYOND, Kind.ASK} and len(lines) > 1 and (len(lines) > MAX_LINES or lines[0].endswith(":")):
         return (Intent(Kind.BEYOND, lines[0]),)  # work on what follows it
@@ -271,7 +277,11 @@ def _line(text: str) -> tuple[Intent, ...]:
 
 
 def _begins_question(text: str) -> bool:
-    return text[:1].isupper() and "?" in text and _QUESTION.match(text) is not None
+    return text[:1].isupper() and "?" in text and _OPENING.match(text) is not None
+
+
+def _may_ask(text: str) -> bool:
+    return not _CLAUSE.match(text) and asks(text) >= MAYBE
 
 
 def read_sentence(text: str) -> Intent:
@@ -288,6 +298,6 @@ def read_sentence(text: str) -> Intent:
     # "summarise", alone, is an order without its object.
     if not asked and (_BEYOND.fullmatch(text) or _BEYOND.fullmatch(f"{text.rstrip('.!')} it")):
         return Intent(Kind.BEYOND, text)
-    if asked or _QUESTION.fullmatch(text):
+    if asked or (_OPENING.match(text) and _may_ask(text)):
         return Intent(Kind.ASK, text)
     return Intent(Kind.TODO if _ERRAND.fullmatch(text) else Kind.KEEP, text)

@@ -1,0 +1,43 @@
+"""Whether a line that carries no question mark asks or tells. Pure.
+
+A rule ("the verb stands before its subject") misses "landlord's number" and takes "did my ankle in" for a question. So the words of a line are
+weighed, with their neighbours, their endings and how many they are. `asks.json` holds the weights; `python -m bench.fit_notebook asks`
+learns them from what invented people tell and ask.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from homarus.core.patterns import late
+
+SURE, MAYBE = 6.0, 1.0  # from here on it is a question, or may be one
+MOST = 24  # words that are looked at
+_WORD = late(r"[^\W_]+(?:['’][^\W\d_]+)?|[^\w\s]")
+
+
+def asks(text: str) -> float:
+    """Return the logarithm of the odds that a line asks."""
+    known = weights()
+    return known[""] + sum(known.get(sign, 0.0) for sign in signs(text))
+
+
+def signs(text: str) -> set[str]:
+    """Return what a line is judged by. A figure counts as one, whatever it is."""
+    plain = text.strip()
+    words = ["0" if word[0].isdigit() else word for word in _WORD.findall(plain.lower().rstrip(" ?!."))][:MOST]
+    found = {*words, f"={min(len(words), 12)}"}
+    found |= {f"{at} {word}" for at, word in enumerate(words[:3])}
+    found |= {f"{one} {next_one}" for one, next_one in zip(["^", *words], [*words, "$"], strict=True)}
+    found |= {f"~{word[-3:]}" for word in words if len(word) > 5}
+    found |= {"'s" for word in words if word.endswith(("'s", "’s"))}
+    return found | ({"small"} if plain[:1].islower() else set()) | ({"."} if plain.endswith(".") else set())
+
+
+@cache
+def weights() -> dict[str, float]:
+    file = resources.files(__package__).joinpath("asks.json").read_bytes()
+    return msgspec.json.decode(file, type=dict[str, float])
