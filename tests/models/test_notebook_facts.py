@@ -14,20 +14,23 @@ FLOORS = {
     "first": (0.78, 0.04, 0.04),
     "second": (0.68, 0.04, 0.05),
     "third": (0.65, 0.04, 0.05),
-    "fourth": (0.67, 0.04, 0.05),
+    "fourth": (0.63, 0.04, 0.05),
     "fifth": (0.70, 0.04, 0.08),
     "sixth": (0.58, 0.04, 0.08),
     "seventh": (0.76, 0.04, 0.08),
     "eighth": (0.55, 0.04, 0.06),
-    "ninth": (0.54, 0.04, 0.06),
+    "ninth": (0.60, 0.04, 0.06),
     "tenth": (0.47, 0.04, 0.08),
     "eleventh": (0.50, 0.04, 0.08),
-    "twelfth": (0.43, 0.04, 0.10),
-    "thirteenth": (0.54, 0.05, 0.10),
-    "fourteenth": (0.52, 0.05, 0.06),
+    "twelfth": (0.47, 0.04, 0.12),
+    "thirteenth": (0.60, 0.05, 0.06),
+    "fourteenth": (0.55, 0.05, 0.06),
     "fifteenth": (0.17, 0.05, 0.07),
     "sixteenth": (0.12, 0.05, 0.09),
+    "seventeenth": (0.44, 0.07, 0.10),
+    "eighteenth": (0.44, 0.07, 0.10),
 }
+EACH_TIME = {"first", "fourth", "ninth", "twelfth", "fourteenth"}  # the others take minutes: `make test-deep`
 # Vectors bring more lines to choose from: they help where words are new, and cost a little where the thesaurus knows them.
 WITH_VECTORS = (-0.06, 0.0, 0.03)
 MODELS = Path(os.environ.get("HOMARUS_TEST_MODELS", "/nonexistent"))
@@ -61,6 +64,8 @@ def test_the_sets_are_as_large_as_they_say():
         "fourteenth": (100, 150, 50),
         "fifteenth": (200, 300, 100),
         "sixteenth": (200, 300, 100),
+        "seventeenth": (200, 300, 100),
+        "eighteenth": (200, 300, 100),
     }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip
@@ -69,7 +74,9 @@ def test_the_sets_are_as_large_as_they_say():
             assert any(word in text for word in wanted for text in told), wanted
 
 
-@pytest.mark.parametrize("name", FLOORS)
+@pytest.mark.parametrize(
+    "name", [name if name in EACH_TIME else pytest.param(name, marks=pytest.mark.deep) for name in FLOORS]
+)
 def test_without_any_extra(name: str):
     check(name, "none")
 

@@ -7,6 +7,7 @@ import pytest
 from homarus.models.notebook.evidence import Line, compared
 from homarus.models.notebook.language import read
 from homarus.models.notebook.match import matches
+from homarus.models.notebook.reader import near
 
 
 def lacks(question: str, line: str) -> float:
@@ -65,9 +66,10 @@ def test_asked_what_was_a_line_about_what_is_says_less(question: str, was: str, 
     assert compared("Was arbeitet Ida?", [Line(will_be, "a.md#L2")])[0].no_past == 0.0  # the German word for what
 
 
-def test_a_line_brings_its_cosines_or_none():
-    near, none = compared("Who?", [Line("Ann", "a.md#L1", cosine=0.6, bare=0.2), Line("Ben", "a.md#L2")])
-    assert (near.cosine, near.bare, none.cosine, none.bare) == (0.6, 0.2, 0.0, 0.0)
+def test_a_line_brings_its_cosines_or_its_words_stand_in_for_them():
+    given, none = compared("Who?", [Line("Ann", "a.md#L1", cosine=0.6, bare=0.2), Line("Ben", "a.md#L2")])
+    assert (given.cosine, given.bare, none.bare) == (0.6, 0.2, 0.0)
+    assert none.cosine == near("Who?", ["Ben"])[0]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,35 @@ def test_told_and_asked(home: Home):
     assert home.say("What is the capital of Mongolia?") == NOTHING_FOUND
 
 
+def test_a_few_words_without_a_mark_are_looked_up_first_and_kept_where_nothing_answers(home: Home):
+    home.say("The gate code of the cabin is 4711.")
+    answer = home.say("gate code cabin")
+    assert "4711" in answer
+    assert answer.endswith("“note: …” keeps it as a note.)")
+    notes = (home.root / "memory" / "2026-11-15.md").read_text()
+    assert "gate code cabin" not in notes
+    said = home.say("bike stolen")
+    assert said.startswith("Noted: “bike stolen”")
+    assert said.endswith("your notes don't answer it.)")
+    assert "- bike stolen" in (home.root / "memory" / "2026-11-15.md").read_text().replace("- W: ", "- ")
+    assert "bike stolen" not in home.say("bike stolen?")  # what was kept is no answer to itself
+
+
+def test_what_asks_for_sure_is_not_kept_without_its_mark(home: Home):
+    home.say("The gate code of the cabin is 4711.")
+    said = home.say("where do the neighbours spend their summer")
+    assert "I don't know" in said
+    assert "neighbours" not in (home.root / "memory" / "2026-11-15.md").read_text()
+
+
+def test_a_line_that_shares_no_word_with_the_question_is_found(home: Home):
+    home.say("Hazel teaches the violin at the academy.")
+    home.say("Our ferry leaves Harwich at eleven.")
+    home.say("The rent is 900 a month.")
+    asked = home.say("When does the boat depart?")
+    assert "Harwich" in asked
+
+
 def test_what_stands_in_the_notes_already_is_found(home: Home):
     (home.root / "MEMORY.md").write_text("# Memory\n\n- The boiler was serviced by Nordwind in May 2025.\n")
     answer = home.say("When was the boiler serviced?")
@@ -145,8 +174,8 @@ def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
 def test_a_line_that_may_answer_is_shown_as_the_nearest_and_not_as_an_answer(home: Home):
     home.say("Anna loves pasta.")
     quote = "“Anna loves pasta.” (memory/2026-11-15.md#L4)"
-    assert home.say("Where does Anna eat pasta?") == f"I don't know. The nearest in your notes: {quote}"
-    german = home.say("Wo isst Anna ihre Pasta?")
+    assert home.say("Why does Anna love pasta?") == f"I don't know. The nearest in your notes: {quote}"
+    german = home.say("Für wen macht Anna Pasta?")
     assert german.startswith("Das weiß ich nicht. Am nächsten kommt in deinen Notizen: „Anna")
     assert home.say("What is the wifi password?") == NOTHING_FOUND
     home.say("forget that Anna loves pasta")

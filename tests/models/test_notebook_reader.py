@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from homarus.memory.embed.export import READER
 from homarus.models.notebook import evidence, reader
 from homarus.models.notebook.match import table
-from homarus.models.notebook.minilm import MODEL, TOKENIZER, MiniLMReader, reader_in
-from homarus.models.notebook.reader import SmallReader, net
+from homarus.models.notebook.minilm import MODEL, TOKENIZER, VECTORS, MiniLMReader, lacking, reader_in
+from homarus.models.notebook.reader import SmallReader, near, net
 
 FLIGHT = [
     "The flight home costs 210 euros.",
@@ -97,6 +98,29 @@ def test_the_weights_fit_together():
 def test_without_its_files_minilm_does_not_read(tmp_path):
     assert reader_in(None).name == "small"
     assert reader_in(tmp_path).name == "small"
+
+
+def test_what_keeps_minilm_from_reading_is_said(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tokenizers")
+    assert lacking(tmp_path) == ""
+    folder = tmp_path / "minilm"
+    folder.mkdir()
+    (folder / VECTORS).write_bytes(b"vectors")
+    assert "is not there" in lacking(tmp_path)
+    (folder / MODEL).write_bytes(b"torn")
+    assert "cannot be opened" in lacking(tmp_path)
+
+
+def test_both_names_of_the_readers_file_are_one():
+    assert MODEL == READER
+
+
+def test_words_of_one_meaning_are_near():
+    lines = ["Our ferry leaves Harwich at eleven.", "The rent is 900 a month.", ""]
+    ferry, rent, nothing = near("When does the boat depart?", lines)
+    assert ferry > rent > nothing == 0
+    assert near("", lines) == [0.0] * 3
 
 
 def test_a_damaged_file_leaves_the_reading_to_the_small_one(tmp_path):

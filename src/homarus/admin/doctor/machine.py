@@ -11,6 +11,7 @@ from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
 from homarus.models.access import Models
+from homarus.models.notebook.minilm import lacking
 from homarus.models.select import AUTO
 from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
@@ -52,8 +53,10 @@ def check_programs(home: Home) -> list[Finding]:
 
 
 def check_models(home: Home) -> list[Finding]:
-    """Each agent's configured model: that its name means one, and that there is a key for it."""
+    """Each agent's configured model: that its name means one, and that there is a key for it. And the notebook's reader."""
     models, findings = Models(home.config, home.env, clock=home.clock), []
+    if problem := lacking(home.config.paths.models_dir):
+        findings.append(Finding("models", Severity.WARNING, problem, cure="homarus memory export-minilm"))
     for agent in home.config.agents:
         named = str(agent.get("model.primary") or "")
         if named in {"", AUTO}:

@@ -13,14 +13,14 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.language import Reading, alike, read
 from homarus.models.notebook.match import Match, Verdict, aliases, matches, rivals, table
-from homarus.models.notebook.reader import Reader
+from homarus.models.notebook.reader import Reader, near
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
 HIDDEN = "[redacted"
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
-NEARLY = 1.5  # how far below the least confidence a line is still worth a look
+NEARLY = 2.5  # how far below the least confidence a line is still worth a look
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
 # A list mark, a box, and the kind of a retained fact with its attributes (`W(sup=…) @Ann:`), as far as a line has them.
 _NAMES = r"(?:\s+@(?:\{[^}]*\}|\S+?))*"
@@ -211,8 +211,11 @@ def compared(question: str, found: Sequence[Line]) -> list[Match]:
     """Return what each line says to a question."""
     pairs = [(line.text, read(line.text)) for line in found]
     said = matches(read(question), pairs, aliases([line.text for line in found]))
+    # Where the search has no vectors, the reader's words stand in for them.
+    meant = near(question, [line.text if line.cosine is None else "" for line in found])
     return [
-        structs.replace(one, cosine=line.cosine or 0.0, bare=line.bare) for one, line in zip(said, found, strict=True)
+        structs.replace(one, cosine=words if line.cosine is None else line.cosine, bare=line.bare)
+        for one, line, words in zip(said, found, meant, strict=True)
     ]
 
 
@@ -230,11 +233,16 @@ def verdict(kind: str, reader: Reader) -> Verdict:
 
 def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
     """Return the lines that fit best by how surely they answer a question, best first."""
-    order = fitting(question, found, kind)[: reader.most]
+    told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
+    order = fitting(question, told, kind)[: reader.most]
     reads = reader.read(question, [line.text for _, line in order])
     score = verdict(kind, reader).confidence
     scored = [(score(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
     return sorted(scored, key=lambda item: -round(item[0], 3))
+
+
+def _bare(text: str) -> str:
+    return single_line(text).lower().rstrip(" ?.!")
 
 
 def more_names(question: str, found: Sequence[Line]) -> str:
@@ -262,13 +270,15 @@ def hidden(question: str, results: Sequence[str], reader: Reader) -> str:
     return next((line.source for line in best if HIDDEN in line.text), "")
 
 
-def answer(question: str, results: Sequence[str], reader: Reader) -> str:
+def answer(question: str, results: Sequence[str], reader: Reader, *, sure: bool = False) -> str:
     """Return what the notes say about a question: quotes with citations, the nearest line where none answers for sure, or that
-    there is nothing."""
+    there is nothing. With `sure` nothing but an answer, or the empty text."""
     found, kind = gathered(results), vectors(results)
     order, least = ranked(question, found, kind, reader), verdict(kind, reader).least
     if best := chosen(order, least):
         return _reply(question, best, found, "answer")
+    if sure:
+        return ""
     least -= NEARLY
     near = [line for score, line in order if score >= least and HIDDEN not in line.text]
     return _reply(question, near[:1], found, "nearest") if near else say("unknown", read(question).german)

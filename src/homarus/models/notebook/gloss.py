@@ -42,8 +42,8 @@ def _may_be_german(words: list[str]) -> bool:
 
 
 def meaning(word: str) -> str:
-    """Return what a German word means, by its parts where nobody wrote it down; empty for names and other words."""
-    return base(word) or (_compound(word) if len(word) <= LONGEST else "")
+    """Return what a German word means, by its parts where nobody wrote it down; empty for names and words that English has too."""
+    return base(word) or ("" if is_word(word) or len(word) > LONGEST else _compound(word))
 
 
 @lru_cache(maxsize=4096)
@@ -73,7 +73,7 @@ def _compound(word: str) -> str:
         head = table.get(first) or table.get(joined) or table.get(f"{first}e")
         if head and (tail := base(word[cut:])):
             return f"{head} {tail}"
-    for cut in range(SHORTEST, len(word) - PART):
+    for cut in range(PART, len(word) - PART):
         if tail := base(word[cut:]):
             return f"{word[:cut]} {tail}"
     return ""

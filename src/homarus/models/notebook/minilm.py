@@ -11,7 +11,9 @@ from typing import Any
 from homarus.models.notebook.gloss import english
 from homarus.models.notebook.reader import Reader, SmallReader
 
-MODEL, TOKENIZER = "reader-int8.onnx", "tokenizer.json"
+# The number rises with each new `data/reader.safetensors`: the verdicts in weights.json hold for that reader and no other.
+MODEL, TOKENIZER = "reader-2-int8.onnx", "tokenizer.json"
+VECTORS = "minilm-int8.onnx"
 MAX_TOKENS = 96
 MOST = 16  # lines
 THREADS = 2
@@ -23,6 +25,16 @@ def reader_in(models: Path | None) -> Reader:
     if folder and (folder / MODEL).is_file() and find_spec("onnxruntime") and find_spec("tokenizers"):
         return MiniLMReader(folder)
     return SmallReader()
+
+
+def lacking(models: Path) -> str:
+    """Say why MiniLM does not read although its vectors are there; empty where it does, or was never made."""
+    folder = models / "minilm"
+    if not (folder / VECTORS).is_file() or not (find_spec("onnxruntime") and find_spec("tokenizers")):
+        return ""
+    if not (folder / MODEL).is_file():
+        return f"{folder / MODEL} is not there: the notebook answers fewer questions without it"
+    return "" if MiniLMReader(folder).name == "minilm" else f"{folder / MODEL} cannot be opened"
 
 
 class MiniLMReader:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from operator import mul
 from typing import Protocol
@@ -106,23 +106,60 @@ class SmallReader:
     most = 6
 
     def read(self, question: str, lines: Sequence[str]) -> list[float]:
-        asked = _seen(pieces(english(question))[:MOST_ASKED], net().asks)
+        asked = _seen(pieces(english(question))[:MOST_ASKED], asks=True)
         looks = [net().look(word) for word in asked]
-        return [_answers(asked, looks, _seen(pieces(english(line))[:MOST_TOLD], net().tells)) for line in lines]
+        return [_answers(asked, looks, _seen(pieces(english(line))[:MOST_TOLD], asks=False)) for line in lines]
 
 
-def _seen(text: Sequence[int], own: Layer) -> list[Row]:
-    """Return the words of a text, each with what its neighbours make of it; an empty text is one word that says nothing."""
+def near(question: str, lines: Sequence[str]) -> list[float]:
+    """Return how near each line comes to a question word by word, by what the words mean. It reads nothing, and is quick."""
+    asked = [_unit(piece) for piece in dict.fromkeys(pieces(english(question))[:MOST_ASKED])]
+    weights = [weight for _, weight in asked]
+    found = []
+    for line in lines:
+        told = [_unit(piece)[0] for piece in pieces(english(line))[:MOST_TOLD]]
+        best = [max((dot(word, other) for other in told), default=0.0) for word, _ in asked]
+        found.append(dot(best, weights) / (sum(weights) or 1.0))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _unit(piece: int) -> tuple[Row, float]:
+    """Return a word's direction, and its weight: common words are short, and weigh little."""
+    word = net().word(piece)
+    weight = dot(word, word)
+    return [value / (math.sqrt(weight) or 1.0) for value in word], weight
+
+
+class Seen(Struct, frozen=True):
+    """A word by itself, in a question and in a line, and what it does to the one behind it, to itself and to the one before it."""
+
+    asks: Row
+    tells: Row
+    before: Row
+    here: Row
+    after: Row
+
+
+@lru_cache(maxsize=512)
+def _word(piece: int) -> Seen:
     known = net()
-    words = [known.word(piece) for piece in text] or [known.word(0)]
-    nothing = [0.0] * known.width
-    around = zip([nothing, *words], words, [*words[1:], nothing], strict=False)
+    word = known.word(piece)
+    return Seen(known.asks(word), known.tells(word), known.before(word), known.here(word), known.after(word))
+
+
+def _seen(text: Sequence[int], *, asks: bool) -> list[Row]:
+    """Return the words of a text, each with what its neighbours make of it; an empty text is one word that says nothing."""
+    nothing = _word(0)
+    words = [_word(piece) for piece in text] or [nothing]
     return [
         [
             mine + max(0.0, b + h + a)
-            for mine, b, h, a in zip(own(word), known.before(left), known.here(word), known.after(right), strict=True)
+            for mine, b, h, a in zip(
+                word.asks if asks else word.tells, left.before, word.here, right.after, strict=True
+            )
         ]
-        for left, word, right in around
+        for left, word, right in zip([nothing, *words], words, [*words[1:], nothing], strict=False)
     ]
 
 

@@ -19,6 +19,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
+from homarus.models.notebook.asks import SURE, asks
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
 from homarus.models.notebook.match import table
@@ -37,7 +38,7 @@ _MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
 _ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
 # What tells that a sentence replaces something: at its start for sure, inside it perhaps.
 _CORRECTS = late(
-    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
+    r"\s*(?:no[,:]|no wait|change of plans?|ich habe? mich vertan|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
     re.IGNORECASE,
 )
 _CHANGED = late(
@@ -52,7 +53,8 @@ _QUERY = ("query", "question", "q", "text")
 _PATH = ("path", "file_path", "file", "filename", "directory")
 _PATTERN = ("pattern", "query", "regex")
 _OLD, _NEW = ("oldText", "old_string", "old_text"), ("newText", "new_string", "new_text")
-_MANY = {"maxResults": 50, "minScore": 0.0, "corpus": "memory"}
+_WRITERS = {"memory_retain", "read", "write", "edit"}  # what a note is kept with
+_MANY = {"maxResults": 50, "corpus": "memory"}
 
 Got = Sequence[ToolResult]
 Next = str | list[ToolCall]
@@ -105,10 +107,10 @@ class Desk(Struct, frozen=True):
                 arguments[name] = choices[0]
         return ToolCall("", spec.name, arguments)
 
-    def look(self, query: str) -> ToolCall | None:
-        """Return a search of the notes by the best tool there is."""
+    def look(self, query: str, least: float = 0.0) -> ToolCall | None:
+        """Return a search of the notes by the best tool there is. Below 0 it also returns lines that share no word with the query."""
         for name in ("memory_search", "memory_recall"):
-            if found := self.call(name, {_QUERY: query}, **_MANY):
+            if found := self.call(name, {_QUERY: query}, minScore=least, **_MANY):
                 return found
         pattern = "|".join(sorted(re.escape(word) for word in re.findall(r"[^\W_]{3,}", query) if read(word).words))
         return self.call("grep", {_PATTERN: pattern, _PATH: "."}) if pattern else None
@@ -229,17 +231,17 @@ def _paste(intent: Intent, got: Got, desk: Desk) -> Next:
     return desk.say("not_kept", why=_wrong(got[0])) if _wrong(got[0]) else desk.say("block", lines=count, source=name)
 
 
-def _ask(intent: Intent, got: Got, desk: Desk) -> Next:
-    """Search by the question, by other words for it, and by the names of the relatives it speaks of."""
-    look = desk.look(intent.text)
+def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
+    """Search by the question, by other words for it, and by the names of the relatives it speaks of. `sure`: nothing but an answer is said."""
+    look = desk.look(intent.text, least=-1.0)
     if look is None:
-        return desk.say("no_search") if read(intent.text).words else desk.say("unknown")
+        return "" if sure else desk.say("no_search" if read(intent.text).words else "unknown")
     other = related(intent.text)
     first = [look, *([found] if other and (found := desk.look(other)) else [])]
     if not got:
         return first
     if why := _wrong(got[0]):
-        return desk.say("not_found", why=why)
+        return "" if sure else desk.say("not_found", why=why)
     results = [result.text for result in got if not _wrong(result)]
     names = evidence.more_names(intent.text, evidence.gathered(results)) if len(got) == len(first) else ""
     if names and (again := desk.look(f"{names} {intent.text}")):
@@ -248,7 +250,21 @@ def _ask(intent: Intent, got: Got, desk: Desk) -> Next:
         path, _, line = source.partition("#L")
         if line.isdigit() and (exact := desk.call("memory_get", {_PATH: path}, **{"from": int(line), "lines": 1})):
             return [exact]  # the index keeps no secrets; the owner's own note does
-    return evidence.answer(intent.text, results, desk.reader)
+    return evidence.answer(intent.text, results, desk.reader, sure=sure)
+
+
+def _look(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Answer what may be a question and has no mark. What nothing answers is kept, unless it asks for sure."""
+    if _CORRECTS.match(intent.text) or _CHANGED.search(intent.text):
+        return _keep(Intent(Kind.KEEP, intent.text), got, desk)
+    kept = [result for result in got if result.tool_name in _WRITERS]
+    said = _ask(intent, [result for result in got if result not in kept], desk, sure=asks(intent.text) < SURE)
+    if isinstance(said, list):
+        return said
+    if said:
+        return f"{said}\n{desk.say('taken_for_question')}"
+    done = _keep(Intent(Kind.KEEP, intent.text), kept, desk)
+    return f"{done}\n{desk.say('if_question')}" if isinstance(done, str) else done
 
 
 def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
@@ -382,5 +398,6 @@ _ROUTINES: dict[Kind, Callable[[Intent, Got, Desk], Next]] = {
     **dict.fromkeys((Kind.TIME, Kind.STATUS), _clock),
     Kind.PASTE: _paste,
     Kind.ASK: _ask,
+    Kind.LOOK: _look,
     Kind.TODOS: _todos,
 }

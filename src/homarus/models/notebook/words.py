@@ -53,6 +53,8 @@ Für ein richtiges Modell eines davon, dann neu starten:
         "Das weiß ich nicht. Am nächsten kommt in deinen Notizen: {quotes}",
     ),
     "answer": ("Your notes say: {quotes}", "In deinen Notizen steht: {quotes}"),
+    "taken_for_question": ("(Taken for a question. “note: …” keeps it as a note.)", "(Als Frage verstanden. „Notiere: …“ behält es als Notiz.)"),
+    "if_question": ("(If it was a question: your notes don't answer it.)", "(Falls das eine Frage war: Deine Notizen beantworten sie nicht.)"),
     "former": ("Before: {quotes}", "Früher: {quotes}"),
     "later": ("Since then: {quotes}", "Inzwischen: {quotes}"),
     "quote": ("“{text}” ({source})", "„{text}“ ({source})"),
