@@ -99,8 +99,10 @@ def at_a_terminal(home: Path, *args: str, says: dict[str, bytes] | list[tuple[st
     with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
         os.close(theirs)
         seen, heard, questions = b"", 0, says if isinstance(says, list) else list(says.items())
+        ready = select.poll()
+        ready.register(ours, select.POLLIN)
         while True:
-            if not select.select([ours], [], [], 60)[0]:
+            if not ready.poll(60_000):
                 process.kill()  # it waits for something that was not said
             try:
                 piece = os.read(ours, 65536)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -143,6 +144,18 @@ def run(home, script: str, **more: object) -> str:
 
 def test_program(home) -> None:
     assert run(home, ANSWER) == "from-program"
+
+
+def test_program_beside_a_thousand_open_files(home) -> None:
+    """As a gateway with many clients has them."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2_000:
+        pytest.skip("fewer files may be open here")
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        assert run(home, ANSWER) == "from-program"
+    finally:
+        for each in opened:
+            os.close(each)
 
 
 def test_program_gets_the_request_the_arguments_and_a_clean_environment(home) -> None:

@@ -50,7 +50,9 @@ class Terminal:
         return self.process.returncode
 
     def _read(self, seconds: float) -> None:
-        if select.select([self._ours], [], [], seconds)[0]:
+        ready = select.poll()
+        ready.register(self._ours, select.POLLIN)
+        if ready.poll(seconds * 1000):
             try:
                 self.shown += os.read(self._ours, 65536).decode(errors="replace")
             except OSError:  # the other end is closed

@@ -253,9 +253,11 @@ def _collect(
         pass  # the program does not care for the request
     deadline = time.monotonic() + timeout
     output = b""
+    ready = select.poll()  # a gateway with many clients has more open files than `select` can name
+    ready.register(child.stdout, select.POLLIN)
     while len(output) <= limit:
         left = min(deadline - time.monotonic(), silence)
-        if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
+        if left <= 0 or not ready.poll(left * 1000):
             return None
         block = os.read(child.stdout.fileno(), 65536)
         if not block:
