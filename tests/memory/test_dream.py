@@ -175,6 +175,13 @@ def test_only_the_owners_questions_count(workspace: Path) -> None:
     assert "boiler" not in (workspace / FILE).read_text()
 
 
+def test_lines_that_came_along_without_a_score_do_not_count(workspace: Path) -> None:
+    with opened(workspace) as memory:
+        found = search(memory, {"query": "xylophone", "minScore": -1}, counts=True)
+    assert found["results"]
+    assert list(read(workspace, 0)) == []
+
+
 @given(st.binary(max_size=300))
 def test_a_damaged_file_of_signals_costs_signals_only(tmp_path_factory: pytest.TempPathFactory, junk: bytes) -> None:
     workspace = tmp_path_factory.mktemp("signals")

@@ -74,15 +74,14 @@ LABELS = {
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One question with its limits. `budget` is None for a plain search."""
+    """One question with its limits. `budget` is None for a plain search; a `min_score` below 0 asks for the newest lines as well,
+    where nothing but words ranks and there is room."""
 
     text: str
     today: date
     limit: int
     budget: int | None = None
-    min_score: float | None = (
-        None  # below 0: where nothing but words ranks, the newest lines fill up what is left of `limit`
-    )
+    min_score: float | None = None
     since: date | None = None
     until: date | None = None
     as_of: date | None = None

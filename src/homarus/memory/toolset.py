@@ -118,7 +118,8 @@ def search(
     if counts:
         from homarus.memory.bank.signals import note
 
-        note(memory.workspace, query, found, memory.today().toordinal())
+        # A line that came along without a score was not asked for.
+        note(memory.workspace, query, [hit for hit in found if hit.score > 0], memory.today().toordinal())
     shown = cites(citations, direct=direct)
     results: list[dict[str, Any]] = []
     spent = 0

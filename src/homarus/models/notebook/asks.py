@@ -1,7 +1,7 @@
 """Whether a line that carries no question mark asks or tells. Pure.
 
 A rule ("the verb stands before its subject") misses "landlord's number" and takes "did my ankle in" for a question. So the words of a line are
-weighed, with their neighbours, their endings and how many they are. `asks.json` holds the weights; `python -m bench.fit_notebook asks`
+weighed, with their neighbours, their endings and how many they are. `asks.json` holds the weights; `python -m bench.fit_asks`
 learns them from what invented people tell and ask.
 """
 

@@ -280,8 +280,8 @@ def answer(question: str, results: Sequence[str], reader: Reader, *, sure: bool 
     if sure:
         return ""
     least -= NEARLY
-    near = [line for score, line in order if score >= least and HIDDEN not in line.text]
-    return _reply(question, near[:1], found, "nearest") if near else say("unknown", read(question).german)
+    shown = [line for score, line in order if score >= least and HIDDEN not in line.text]
+    return _reply(question, shown[:1], found, "nearest") if shown else say("unknown", read(question).german)
 
 
 def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) -> str:
