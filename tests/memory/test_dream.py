@@ -176,7 +176,7 @@ def test_only_the_owners_questions_count(workspace: Path) -> None:
 
 
 def test_lines_that_came_along_without_a_score_do_not_count(workspace: Path) -> None:
-    with opened(workspace) as memory:
+    with Memory.open(workspace, clock=ManualClock(NOW), tz=UTC, provider="none") as memory:
         found = search(memory, {"query": "xylophone", "minScore": -1}, counts=True)
     assert found["results"]
     assert list(read(workspace, 0)) == []
