@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +59,31 @@ def test_of_a_crowd_of_equal_lines_the_newest_are_chosen():
     ]
     chosen = _by_words(sqlite3.connect(":memory:"), Postings(), found, 5)
     assert chosen == [7, 238, 236, 234, 232]
+
+
+FILLER = "".join(f"- The parcel number {n} came and went to the cellar\n" for n in range(200))
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("When is the dentsit?", "Dentist on Tuesday at ten"),
+        ("restaurnat", "That restaurant by the lake has closed"),
+        ("Who makes coconut ice cream?", "Nate sells coconut icecream at the market"),
+        ("What is he writing?", "He wrote a play about two sisters"),
+    ],
+)
+def test_slips_of_the_pen_words_written_as_one_and_other_forms_are_found(notes, question, line):
+    notes.write("memory/2026-01-01.md", f"{FILLER}- {line}\n{FILLER}")
+    assert line in notes.open().search(question)[0].text
+
+
+def test_a_word_that_is_there_is_no_slip_of_another(notes):
+    notes.write("memory/2026-01-01.md", f"- The casual talk was long\n{FILLER}- The causal chain was long\n")
+    assert [hit.text for hit in notes.open().search("casual")] == ["The casual talk was long"]
+    assert [hit.text for hit in notes.open().search("cassual")] == ["The casual talk was long"]
+
+
+def test_a_word_without_end_is_no_slip_of_anything(notes):
+    notes.write("memory/2026-01-01.md", FILLER)
+    assert not list(notes.open().search("gege" * 1000))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.memory.schema import TOKENIZER
-from homarus.memory.terms import content_words, forms, match_expression, measure, query_terms, search_text, words
+from homarus.memory.terms import content_words, forms, match_expression, measure, query_terms, search_text, slips, words
 
 
 def test_words_are_folded_and_lose_possessives():
@@ -37,6 +37,29 @@ def test_query_terms(text, terms):
 def test_irregular_forms_belong_together():
     assert set(forms("went")) == {"go", "went", "gone"}
     assert forms("boat") == ("boat",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("writing", "wrote"),
+        ("runs", "ran"),
+        ("running", "ran"),
+        ("drawings", "drew"),
+        ("colour", "color"),
+        ("two", "2"),
+    ],
+)
+def test_regular_forms_of_irregular_words_and_other_spellings_belong_to_them(asked, told):
+    assert told in forms(asked)
+
+
+def test_a_slip_is_a_letter_too_many_one_too_few_or_two_swapped():
+    assert {"dentist", "reward"} & set(slips("dentsit")) == {"dentist"}
+    assert "tournament" in slips("tournamnt")
+    assert "tournament" in slips("tournamment")
+    assert "reward" not in slips("regard")
+    assert "regard" not in slips("regard")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import log
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.memory.query import Query
-from homarus.memory.terms import beginning, is_inflected, kernel, match_expression, stem, words
+from homarus.memory.terms import beginning, is_inflected, kernel, match_expression, slips, stem, words
 from homarus.storage.cache import BoundedCache
 
 LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
@@ -142,7 +143,9 @@ HEAVY = 20_000  # a word in more lines than this is looked up around candidates 
 LONG = 7  # letters of a word that stands nowhere and is looked for by its beginning
 LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
 FORMS = "~"  # behind a word: its forms and compounds count as the word
-FORM = 0.6  # what a form or a compound counts for the word itself
+SLIPS = "?"  # behind a word: words that it may be a slip of the pen for
+FORM = 0.6  # what a form, a compound or the word that was meant counts for the word itself
+LEAST_SLIP, MOST_SLIP = 6, 20  # letters of a word that stands nowhere and may be a slip of the pen
 LEAST_PART, LEAST_HEAD, COMPOUNDS = (
     5,
     3,
@@ -193,18 +196,34 @@ class Postings:
     def look_up(self, conn: sqlite3.Connection, terms: Iterable[str], *, foreign: bool = False) -> list[Posting]:
         """Return one posting per distinct word; two forms of one stem count once, absent words not at all.
 
-        Where no word of a question stands anywhere, longer words that begin with one are better than nothing.
+        A word that stands nowhere may be a slip of the pen, or the beginning of a longer one.
         """
         terms = list(terms)
         found = self.find(conn, terms)
         if foreign:
             found += self.find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
-        if not found:
-            return self.find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
         known = {posting.term for posting in found}
+        missing = [term for term in terms if term not in known]
+        slipped = [t for t in missing if LEAST_SLIP <= len(t) <= MOST_SLIP and t.isascii() and t.isalpha()]
+        meant = [] if foreign else self.find(conn, [f"{term}{SLIPS}" for term in slipped])
+        if not found:
+            return meant or self.find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
+        found = self._joined(conn, terms, found) + meant
         return found + self.find(
-            conn, [f"{beginning(t)}*" for t in terms if t not in known and len(t) >= LONG and t.isalpha()]
+            conn, [f"{beginning(term)}*" for term in missing if len(term) >= LONG and term.isalpha()]
         )
+
+    def _joined(self, conn: sqlite3.Connection, terms: list[str], found: list[Posting]) -> list[Posting]:
+        """Let two neighbours also stand where the notes write them as one word: `icecream` holds `ice` and `cream`."""
+        for pair in pairwise(terms):
+            whole = self.find(conn, ["".join(pair)] if all(map(str.isalpha, pair)) else [])
+            if whole and whole[0].ids is not None:
+                more = whole[0].ids
+                found = [
+                    structs.replace(one, ids=one.ids | more) if one.term in pair and one.ids is not None else one
+                    for one in found
+                ]
+        return found
 
     def find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
         """Return the postings of those words that stand somewhere; two forms of one stem count once."""
@@ -250,10 +269,12 @@ class Postings:
         return posting.idf if posting is not None and posting.count else idf(0, self.lines)
 
     def _read(self, conn: sqlite3.Connection, term: str) -> Posting:
-        weak = term.endswith(("*", FORMS))
+        weak = term.endswith(("*", FORMS, SLIPS))
         expression = self._forms(conn, term[:-1]) if term.endswith(FORMS) else match_expression(term)
         if term.endswith("*"):
             expression = f'"{term[:-1]}"*'
+        elif term.endswith(SLIPS):
+            expression = " OR ".join(f'"{word}"' for word in slips(term[:-1]))
         try:
             rows = conn.execute(
                 "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? ORDER BY rowid LIMIT ?",
@@ -268,7 +289,7 @@ class Postings:
             posting = Posting(term, min(self.lines, HEAVY * max(spread, self.highest) // spread), None)
         posting.idf = idf(posting.count, self.lines)
         if weak:
-            share = FORM if term.endswith(FORMS) else 0.5
+            share = 0.5 if term.endswith("*") else FORM
             posting.term, posting.weak, posting.idf = term[:-1], True, posting.idf * share
         return posting
 

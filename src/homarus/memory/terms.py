@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from string import ascii_lowercase
 
 from homarus.core.patterns import late
 from homarus.core.text import STOP_WORDS
@@ -49,11 +50,30 @@ sit sat|sleep slept|speak spoke spoken|spend spent|stand stood|steal stole stole
 swear swore sworn|sweep swept|swim swam swum|take took taken|teach taught|tear tore torn|tell told|think thought
 throw threw thrown|tooth teeth|understand understood|wake woke woken|wear wore worn|win won|wife wives|woman women
 write wrote written"""
-_FAMILY: dict[str, tuple[str, ...]] = {}
-for _group in _IRREGULAR.replace("\n", "|").split("|"):
-    _forms = tuple(_group.split())
-    for _form in _forms:
-        _FAMILY[_form] = _forms
+# Two ways to write one word: here and across the ocean, in letters and in figures.
+_SPELLINGS = """behaviour behavior|centre center|cheque check|colour color|cosy cozy|favourite favorite|flavour flavor|grey gray
+harbour harbor|honour honor|humour humor|jewellery jewelry|labour labor|licence license|litre liter|metre meter|mum mom
+neighbour neighbor|organise organize|practise practice|programme program|pyjamas pajamas|realise realize
+recognise recognize|rumour rumor|theatre theater|travelling traveling|tyre tire
+two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11|twelve 12
+first 1st|second 2nd|third 3rd|fourth 4th|fifth 5th|sixth 6th|seventh 7th|eighth 8th|ninth 9th|tenth 10th"""
+
+
+def _families() -> dict[str, tuple[str, ...]]:
+    """Return each form with all of its family. The regular forms of an irregular word find the others too: `writing` finds `wrote`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group in f"{_IRREGULAR}|{_SPELLINGS}".replace("\n", "|").split("|"):
+        family = tuple(group.split())
+        found |= dict.fromkeys(family, family)
+    for group in _IRREGULAR.replace("\n", "|").split("|"):
+        first, *_ = family = tuple(group.split())
+        short = first.removesuffix("e")
+        for regular in (f"{first}s", f"{short}ing", f"{first}{first[-1]}ing", f"{short}ings"):
+            found.setdefault(regular, (regular, *family))
+    return found
+
+
+_FAMILY = _families()
 
 
 _SPELLED = str.maketrans("ıłøđħŧёʼʹ’آأإٱؤئىک", "ilodhtе'''ااااوييك") | {ord("œ"): "oe", ord("æ"): "ae"}
@@ -143,6 +163,18 @@ def query_terms(text: str) -> list[str]:
 def forms(word: str) -> tuple[str, ...]:
     """Return the word and its irregular forms (`went` for `go`); the index's stemmer handles the regular ones."""
     return _FAMILY.get(word, (word,))
+
+
+def slips(word: str) -> list[str]:
+    """Return what an English word may have been meant for: a letter too many, one too few, or two in the wrong order.
+
+    No other letter in place of one: that gives other words (`reward` for `regard`) as often as the one that was meant.
+    """
+    parts = [(word[:at], word[at:]) for at in range(1, len(word) + 1)]
+    short = [head + tail[1:] for head, tail in parts if tail]
+    swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in parts if len(tail) > 1]
+    longer = [head + letter + tail for head, tail in parts for letter in ascii_lowercase]
+    return sorted({*short, *swapped, *longer} - {word})
 
 
 def search_text(text: str) -> str:
