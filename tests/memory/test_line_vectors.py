@@ -246,6 +246,23 @@ def test_vectors_of_an_index_too_large_for_memory_rank_what_words_find_and_it_is
     conn.close()
 
 
+def test_a_score_below_nothing_also_asks_for_lines_that_nothing_speaks_for(notes):
+    """By their vectors, and then the newest: in a small home that is every line, each once."""
+    notes.write("memory/2026-01-02.md", "# Day\n\nthe boat is red\n~~the dog is gone~~\nthe cat is grey\n")
+    notes.write("memory/2026-01-03.md", "the door is blue\nBob drives an automobile\n")
+    memory = notes.open(provider=FakeEmbedder())
+    memory.sync()
+    assert memory.search("boat", min_score=0.0)[0].text == "the boat is red"
+    hits = memory.search("boat", min_score=-1.0)
+    assert hits[0].text == "the boat is red"
+    texts = [hit.text for hit in hits]
+    assert len(texts) == len(set(texts))
+    assert {"the cat is grey", "the door is blue", "Bob drives an automobile"} < set(texts)
+    said = {hit.text for hit in memory.search("boat", min_score=0.0)}
+    assert all(hit.score == 0.0 for hit in hits if hit.text not in said)
+    assert len(memory.search("boat", 2, min_score=-1.0).hits) == 2
+
+
 def test_a_search_embeds_the_newest_lines_and_says_how_many_are_left(notes):
     notes.write("memory/a.md", "".join(f"line {n} of the harbour\n" for n in range(60)))
     notes.write("memory/b.md", "Bob drives an automobile\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.models.notebook.gloss import base, english, meaning
+from homarus.models.notebook.gloss import base, english, meaning, other_language
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,24 @@ def test_endings_participles_and_compounds_need_no_row_of_their_own():
     assert meaning("gartenschlüssel").split()[-1] == base("schlüssel").split()[-1]
     assert meaning("spindschlüssel").endswith("key")  # the first part is known to nobody
     assert meaning("wessling") == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("When is my crown being fitted?", "krone"),
+        ("What's the matter with my hearing aid?", "hörgerät"),
+        ("Wann kommt der Klempner?", "plumber"),
+    ],
+)
+def test_a_question_is_also_looked_for_in_the_other_language(question, word):
+    assert word in re.findall(r"\w+", other_language(question))
+
+
+def test_names_and_small_words_have_no_other_language():
+    assert other_language("Is it Anna?") == ""
+    assert other_language("") == ""
+    assert len(other_language("house garden street door window kitchen table chair " * 9).split()) <= 60
 
 
 @given(st.text(max_size=80))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -74,8 +74,8 @@ LABELS = {
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One question with its limits. `budget` is None for a plain search; a `min_score` below 0 asks for the newest lines as well,
-    where nothing but words ranks and there is room."""
+    """One question with its limits. `budget` is None for a plain search; a `min_score` below 0 asks for lines that nothing
+    speaks for as well, as far as there is room: by their vectors, where there are any, and the newest."""
 
     text: str
     today: date
@@ -193,10 +193,28 @@ class Engine:
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
         hits = [self._hit(ranked, group, files, texts, strength) for group in packer.ranges]
-        if request.min_score is not None and request.min_score < 0 and not self._vectors:
+        if request.min_score is not None and request.min_score < 0:
+            if self._vectors:
+                hits += self._farther(ranked, request, packer.ranges, files, texts)
             hits += newest(conn, request.limit - len(hits), hits, request.sources)
         mode = "hybrid" if self._vectors else "lexical"
         return self._told(conn, hits, mode, packer.spent, confidence(ranked))
+
+    def _farther(
+        self, ranked: Ranked, request: Request, ranges: Sequence[Range], files: dict[int, FileRow], texts: Texts
+    ) -> list[Hit]:
+        """Return candidates that say nothing of their own, as far as there is room; without a score, since nobody asked for them."""
+        shown = {index for group in ranges for index in (*group.members, *group.also)}
+        rows = ranked.rows
+        rest = [
+            index
+            for index in ranked.order
+            if index not in shown
+            and rows[index].kind not in {"heading", "path"}
+            and (not request.sources or files[rows[index].file].source in request.sources)
+        ][: max(0, request.limit - len(ranges))]
+        none = [0.0] * len(rows)
+        return [self._hit(ranked, Range(rows[index].file, index, [index]), files, texts, none) for index in rest]
 
     def _told(
         self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0, sure: float = 1.0

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from homarus.core.patterns import late
-from homarus.models.notebook.language import read
+from homarus.models.notebook.language import read, stem
 from homarus.models.notebook.pieces import is_word
 
 _WORD = late(r"[^\W\d_]+")
@@ -19,6 +19,7 @@ _ENDINGS = ("e", "n", "s", "t", "en", "em", "er", "es", "st", "te", "ern", "ten"
 _UMLAUTS = (("ä", "a"), ("ö", "o"), ("ü", "u"))
 _SPELT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 SHORTEST, PART = 3, 4  # letters of a stem, and of the part of a compound
+EACH = 8  # German words for an English one, to look for
 LONGEST = 48  # letters of a word; what is longer is no word, and would take long to look up
 
 
@@ -33,6 +34,28 @@ def english(text: str) -> str:
         return found[0] if not german and is_word(word) else meaning(word) or found[0]
 
     return _WORD.sub(put, text)
+
+
+def other_language(text: str, most: int = 60) -> str:
+    """Return the words of a question in the other of the two languages, for a search that knows only words."""
+    if read(text).german:
+        return english(text)
+    found: dict[str, None] = {}
+    for word in read(text).parts:
+        if not (word.light or word.name):
+            found.update(dict.fromkeys(_by_meaning().get(word.stem, ())[:EACH]))
+    return " ".join(list(found)[:most])
+
+
+@cache
+def _by_meaning() -> dict[str, list[str]]:
+    """Return the German words by each English one that they mean, those that mean nothing else first."""
+    found: dict[str, list[str]] = {}
+    without = {word.translate(_SPELT) for word in _table() if not word.isascii()}  # searches see ä as a, not as ae
+    for word, said in sorted(_table().items(), key=lambda row: len(row[1])):
+        for part in said.split() if word not in without else ():
+            found.setdefault(stem(part), []).append(word)
+    return found
 
 
 def _may_be_german(words: list[str]) -> bool:

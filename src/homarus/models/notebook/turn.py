@@ -20,6 +20,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.asks import SURE, asks
+from homarus.models.notebook.gloss import other_language
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
 from homarus.models.notebook.match import table
@@ -236,7 +237,7 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
     look = desk.look(intent.text, least=-1.0)
     if look is None:
         return "" if sure else desk.say("no_search" if read(intent.text).words else "unknown")
-    other = related(intent.text)
+    other = " ".join(filter(None, (related(intent.text), other_language(intent.text))))
     first = [look, *([found] if other and (found := desk.look(other)) else [])]
     if not got:
         return first
