@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from homarus.models.notebook.evidence import Line, compared
+from homarus.models.notebook.evidence import Line, compared, more_names, named
 from homarus.models.notebook.language import read
-from homarus.models.notebook.match import matches
+from homarus.models.notebook.match import matches, relatives
 from homarus.models.notebook.reader import near
 
 
@@ -82,3 +84,38 @@ def test_a_line_brings_its_cosines_or_its_words_stand_in_for_them():
 )
 def test_nobody_is_missing_from_a_line_that_speaks_of_them(question: str, line: str):
     assert compared(question, [Line(line, "a.md#L1")])[0].no_name == 0.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "relation", "names"),
+    [
+        (["My sister Ann lives in Rome."], "sister", ["Ann"]),
+        (["Mein Bruder heißt Uwe."], "Bruder", ["Uwe"]),
+        (["My sisters Ann (7) and Eve"], "sister", ["Ann", "Eve"]),
+        (["Ann and I got married in May"], "wife", ["Ann"]),
+        (["Ich bin mit Paul verheiratet"], "Mann", ["Paul"]),
+        (["My wife Heike", "Heike's mother Elfriede is 93"], "mother-in-law", ["Elfriede"]),
+        (["Unsere Tochter Fiona", "Fionas Mann heißt Callum"], "son-in-law", ["Callum"]),
+        (["Uwe's wife Gesine cooks", "Birgit and her Mann Fiete"], "wife husband", []),  # not ours
+        (["Frau Kowalczyk kommt am Freitag"], "wife", []),  # a title
+        (["Meine Frau Gabi"], "wife", ["Gabi"]),
+        (["Ich esse Porridge mit Salz, nie mit Zucker"], "wife husband", []),
+    ],
+)
+def test_the_notes_say_who_is_who(lines, relation, names):
+    wanted = {idea for word in read(relation).words for idea in word.kin}
+    assert [name for name, kin in relatives(lines) if kin & wanted] == names
+
+
+def test_who_reads_a_question_is_told_the_names():
+    found = [Line("My wife Heike sings", "a.md#L1"), Line("Our dog Rex bites", "a.md#L2")]
+    assert named("When was my wife born?", found) == "When was my wife Heike born?"
+    assert named("What does Heike, my wife, sing?", found) == "What does Heike, my wife, sing?"
+    assert named("Where is the key?", found) == "Where is the key?"
+    assert more_names("my wife's dog?", found) == "Heike Rex"
+
+
+@given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=60))
+def test_whatever_the_notes_say_a_question_only_gains_words(lines, question):
+    shown = named(question, [Line(line, "a.md#L1") for line in lines])
+    assert len(shown) >= len(question)

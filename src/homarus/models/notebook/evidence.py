@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,14 +11,15 @@ from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.models.notebook.language import Reading, alike, read
-from homarus.models.notebook.match import Match, Verdict, aliases, matches, rivals, table
+from homarus.models.notebook.language import Reading, alike, read, stem
+from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
 from homarus.models.notebook.reader import Reader, near
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
 HIDDEN = "[redacted"
+MAX_NAMES = 4  # of one relation
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
 NEARLY = 2.5  # how far below the least confidence a line is still worth a look
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
@@ -27,6 +28,7 @@ _NAMES = r"(?:\s+@(?:\{[^}]*\}|\S+?))*"
 _HEAD = late(
     rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+)?(?:\[([ xX])\]\s+)?(?:[WBOS](?:\(([^)]*)\))?{_NAMES}:\s+|(?<=[-*+•]\s)[WBOS](?:\(([^)]*)\))?\s+)?"
 )
+_WORD = late(r"[^\W\d_][\w-]*")
 _COMMENT = late(r"\s*<!--.*?-->")
 _TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
 _TODO = late(r"\s*(?:to-?do|zu erledigen|aufgabe|task)\s*[:–-]\s*", re.IGNORECASE)
@@ -235,7 +237,7 @@ def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> l
     """Return the lines that fit best by how surely they answer a question, best first."""
     told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
     order = fitting(question, told, kind)[: reader.most]
-    reads = reader.read(question, [line.text for _, line in order])
+    reads = reader.read(named(question, found), [line.text for _, line in order])
     score = verdict(kind, reader).confidence
     scored = [(score(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
     return sorted(scored, key=lambda item: -round(item[0], 3))
@@ -247,11 +249,25 @@ def _bare(text: str) -> str:
 
 def more_names(question: str, found: Sequence[Line]) -> str:
     """Return the names by which the notes call somebody whom the question names by relation ("my sister"), or nothing."""
-    asked = read(question).words
-    kin = {idea for word in asked for idea in word.kin}
-    said = {word.stem for word in asked}
-    known = aliases([line.text for line in found])
-    return " ".join([name for name, ideas in known.items() if ideas & kin and name not in said][:4])
+    called = _called(question, found)
+    return " ".join(dict.fromkeys(name for word in _WORD.findall(question) for name in called(word)))
+
+
+def named(question: str, found: Sequence[Line]) -> str:
+    """Return a question with those names behind the relations: who reads "my wife Ann" finds what a line says of Ann."""
+    called = _called(question, found)
+    return _WORD.sub(lambda word: " ".join([word[0], *called(word[0])]), question)
+
+
+def _called(question: str, found: Sequence[Line]) -> Callable[[str], list[str]]:
+    known, said = relatives([line.text for line in found]), {word.stem for word in read(question).words}
+
+    def names(word: str) -> list[str]:
+        kin = {idea for one in read(word).words for idea in one.kin}
+        new = [name for name, ideas in known if ideas & kin and stem(name) not in said]
+        return list(dict.fromkeys(new))[:MAX_NAMES]
+
+    return names
 
 
 def chosen(order: Sequence[tuple[float, Line]], least: float) -> list[Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from math import log2
 
@@ -45,10 +45,31 @@ _JOINED = late(
     re.IGNORECASE,
 )
 _WORD = late(r"[^\W\d_][\w-]*")
+_NAME = r"(?:Dr\.? |Mr\.? |Mrs\.? |Ms\.? |Herr |Frau )*[A-ZÄÖÜ][^\W\d_]+"
+_AGED = r"(?: ?\(\w{1,12}\))?"
+# What a relative is called, one or several: "my sister Ann", "our kids are Ida (7), Bo and Lu".
 _CALLED = late(
-    r"(?:(?P<owner>[^\W\d_]+['’]s?|von \w+)\s+)?(?P<role>[^\W\d_][\w-]+)(?:\s*[,:=]|\s+(?:is|are|ist|heißt|called|named|namens|is called|is named)\b)*\s+(?:Dr\.? |Mr\.? |Mrs\.? |Ms\.? |Herr |Frau )*"
-    r"(?P<name>[A-ZÄÖÜ][^\W\d_]+)"
+    r"(?:\s*[,:=]|\s+(?:is|are|ist|sind|heißt|heißen|called|named|namens)\b)*\s+"
+    rf"(?P<names>{_NAME}{_AGED}(?:(?:,| and| und|,? &) (?:baby )?{_NAME}{_AGED})*)"
 )
+_MARRIED = late(
+    rf"\b(?P<before>{_NAME}) (?:and|und) (?:I|ich)\b[^.;]{{0,30}}\b(?:married|wed|verheiratet|geheiratet)\b"
+    rf"|\b(?:I|[Ii]ch|[Ww]e|[Ww]ir)\b[^.;]{{0,30}}(?:\bmarried (?:to )?(?P<to>{_NAME})|\bmit (?P<mit>{_NAME}) verheiratet)"
+)
+_OWN = late(r"\b(?:my|our|mein\w*|unser\w*)\s+\Z", re.IGNORECASE)
+_OTHERS = late(
+    r"(?:\b(?P<owner>(?-i:[A-ZÄÖÜ])[^\W\d_]+?)(?:['’]s?|s)|['’]s?|\b(?:h(?:er|is)|their|seine?[rnm]?|ihre?[rnm]?|deren|dessen|von \w+))\s+\Z",
+    re.IGNORECASE,
+)
+_TITLES = frozenset({"frau", "herr"})  # before a name no relation, unless one's own
+# Whose relative is what to oneself: my wife's mother is my mother-in-law.
+_BY_WAY_OF = (
+    ("wife", "mother", "mother-in-law"), ("wife", "father", "father-in-law"), ("wife", "brother", "brother-in-law"), ("wife", "sister", "sister-in-law"),
+    ("child", "husband", "son-in-law"), ("child", "wife", "daughter-in-law"), ("child", "son", "grandson"), ("child", "daughter", "granddaughter"),
+    ("parent", "mother", "grandmother"), ("parent", "father", "grandfather"), ("parent", "brother", "uncle"), ("parent", "sister", "aunt"),
+    ("sibling", "son", "nephew"), ("sibling", "daughter", "niece"), ("sibling", "wife", "sister-in-law"), ("sibling", "husband", "brother-in-law"),
+)  # fmt: skip
+_EITHER = {"wife": "wife husband", "child": "son daughter", "parent": "mother father", "sibling": "brother sister"}
 
 
 class Match(Struct, frozen=True):
@@ -101,16 +122,54 @@ def table() -> Table:
     return msgspec.json.decode(file, type=Table)
 
 
-def aliases(texts: Sequence[str]) -> Aliases:
-    """Return the names that the lines give to relatives ("my sister Ann", "mein Chef heißt Albers") -> the ideas of that relation."""
-    found: Aliases = {}
+def relatives(texts: Sequence[str]) -> list[tuple[str, frozenset[int]]]:
+    """Return the names that the lines give to relatives ("my sister Ann", "mein Chef heißt Albers"), with the ideas of that relation."""
+    found: list[tuple[str, frozenset[int]]] = []
+    theirs: list[tuple[str, str, list[str]]] = []  # of whom, which relation, what they are called
     for text in texts:
-        for role in _CALLED.finditer(text):
-            kin = frozenset(idea for word in read(role["role"]).words for idea in word.kin)
-            if kin and not role["owner"]:
-                key = stem(role["name"])
-                found[key] = found.get(key, frozenset()) | kin
+        for role in _WORD.finditer(text):
+            called = _CALLED.match(text, role.end())
+            if called is None or not (kin := _kin(role[0])):
+                continue
+            names = [name for name in _PROPER.findall(called["names"]) if not _kin(name)]
+            if others := _OTHERS.search(text[: role.start()]):
+                theirs.append((others["owner"] or "", role[0], names))
+            elif _OWN.search(text[: role.start()]) or role[0].lower() not in _TITLES:
+                found += [(name, kin) for name in names]
+        for pair in _MARRIED.finditer(text):
+            name = pair["before"] or pair["to"] or pair["mit"]
+            found.append((name.split()[-1], _kin("wife") | _kin("husband")))
+    by_name = {name.lower(): kin for name, kin in found}
+    for owner, relation, names in theirs:
+        if through := by_name.get(owner.lower()):
+            kin = _by_way_of(through, _kin(relation))
+            found += [(name, kin) for name in names if kin]
     return found
+
+
+def _by_way_of(through: frozenset[int], relation: frozenset[int]) -> frozenset[int]:
+    """Return what the relatives of a relative are to oneself."""
+    return frozenset(
+        idea
+        for first, second, both in _BY_WAY_OF
+        if relation & _kin(second) and any(through & _kin(word) for word in _EITHER[first].split())
+        for idea in _kin(both)
+    )
+
+
+def aliases(texts: Sequence[str]) -> Aliases:
+    """Return the same by the stems of the names."""
+    found: Aliases = {}
+    for name, kin in relatives(texts):
+        found[stem(name)] = found.get(stem(name), frozenset()) | kin
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _kin(role: str) -> frozenset[int]:
+    """Return the relations that a word stands for; of several sisters each is one."""
+    found = frozenset(idea for word in read(role).words for idea in word.kin)
+    return found or (_kin(role[:-1]) if role.endswith("s") and len(role) > 3 else found)
 
 
 def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases) -> list[Match]:

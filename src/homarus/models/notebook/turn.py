@@ -56,6 +56,8 @@ _PATTERN = ("pattern", "query", "regex")
 _OLD, _NEW = ("oldText", "old_string", "old_text"), ("newText", "new_string", "new_text")
 _WRITERS = {"memory_retain", "read", "write", "edit"}  # what a note is kept with
 _MANY = {"maxResults": 50, "corpus": "memory"}
+# What lines are found by that say who is whose wife, son or mother.
+_FAMILY = "married wife husband son daughter mother father brother sister verheiratet Frau Mann Sohn Tochter Mutter Vater Bruder Schwester"
 
 Got = Sequence[ToolResult]
 Next = str | list[ToolCall]
@@ -233,12 +235,13 @@ def _paste(intent: Intent, got: Got, desk: Desk) -> Next:
 
 
 def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
-    """Search by the question, by other words for it, and by the names of the relatives it speaks of. `sure`: nothing but an answer is said."""
+    """Search by the question, by other words for it, by the words for who is who, and by the names of the relatives it speaks of. `sure`: nothing but an answer is said."""
     look = desk.look(intent.text, least=-1.0)
     if look is None:
         return "" if sure else desk.say("no_search" if read(intent.text).words else "unknown")
     other = " ".join(filter(None, (related(intent.text), other_language(intent.text))))
-    first = [look, *([found] if other and (found := desk.look(other)) else [])]
+    family = _FAMILY if any(word.kin for word in read(intent.text).words) else ""
+    first = [look, *(found for text in (other, family) if text and (found := desk.look(text)))]
     if not got:
         return first
     if why := _wrong(got[0]):
