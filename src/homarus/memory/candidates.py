@@ -145,6 +145,7 @@ LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
 FORMS = "~"  # behind a word: its forms and compounds count as the word
 SLIPS = "?"  # behind a word: words that it may be a slip of the pen for
 FORM = 0.6  # what a form, a compound or the word that was meant counts for the word itself
+TYPED_TERMS = 24  # words up to which somebody typed them; a longer list was made by a program, and has no slips
 LEAST_SLIP, MOST_SLIP = 6, 20  # letters of a word that stands nowhere and may be a slip of the pen
 LEAST_PART, LEAST_HEAD, COMPOUNDS = (
     5,
@@ -204,11 +205,12 @@ class Postings:
             found += self.find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
         known = {posting.term for posting in found}
         missing = [term for term in terms if term not in known]
+        typed = not foreign and len(terms) <= TYPED_TERMS
         slipped = [t for t in missing if LEAST_SLIP <= len(t) <= MOST_SLIP and t.isascii() and t.isalpha()]
-        meant = [] if foreign else self.find(conn, [f"{term}{SLIPS}" for term in slipped])
+        meant = self.find(conn, [f"{term}{SLIPS}" for term in slipped]) if typed else []
         if not found:
             return meant or self.find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
-        found = self._joined(conn, terms, found) + meant
+        found = (self._joined(conn, terms, found) if typed else found) + meant
         return found + self.find(
             conn, [f"{beginning(term)}*" for term in missing if len(term) >= LONG and term.isalpha()]
         )

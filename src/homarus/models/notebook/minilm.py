@@ -12,7 +12,7 @@ from homarus.models.notebook.gloss import english
 from homarus.models.notebook.reader import Reader, SmallReader
 
 # The number rises with each new `data/reader.safetensors`: the verdicts in weights.json hold for that reader and no other.
-MODEL, TOKENIZER = "reader-2-int8.onnx", "tokenizer.json"
+MODEL, TOKENIZER = "reader-3-int8.onnx", "tokenizer.json"
 VECTORS = "minilm-int8.onnx"
 MAX_TOKENS = 96
 MOST = 16  # lines
