@@ -35,12 +35,14 @@ FLOORS = {
 EACH_TIME = {"first", "fourth", "ninth", "twelfth", "fourteenth"}  # the others take minutes: `make test-deep`
 # Vectors bring more lines to choose from: they help where words are new, and cost a little where the thesaurus knows them.
 WITH_VECTORS = (-0.06, 0.0, 0.03)
+PROMISED = {("first", "none"): 0.78, ("first", "wordllama"): 0.75, ("first", "minilm"): 0.85}  # as docs/models.md says
 MODELS = Path(os.environ.get("HOMARUS_TEST_MODELS", "/nonexistent"))
 
 
 def check(name: str, provider: str) -> None:
     more = (0.0, 0.0, 0.0) if provider == "none" else WITH_VECTORS
     right, wrong, false = (limit + step for limit, step in zip(FLOORS[name], more, strict=True))
+    right = max(right, PROMISED.get((name, provider), 0.0))
     score = measure(SETS / f"{name}.txt", provider, MODELS)
     shares = score.shares
     assert shares[0] >= right, score
