@@ -70,6 +70,7 @@ FILLER = "".join(f"- The parcel number {n} came and went to the cellar\n" for n 
         ("When is the dentsit?", "Dentist on Tuesday at ten"),
         ("restaurnat", "That restaurant by the lake has closed"),
         ("Who makes coconut ice cream?", "Nate sells coconut icecream at the market"),
+        ("ice cream", "We have icecream for the party"),
         ("What is he writing?", "He wrote a play about two sisters"),
     ],
 )

@@ -203,29 +203,32 @@ class Postings:
         found = self.find(conn, terms)
         if foreign:
             found += self.find(conn, [f"{term}{FORMS}" for term in terms if is_inflected(term)])
+        typed = not foreign and len(terms) <= TYPED_TERMS
+        if typed:
+            found = self._joined(conn, terms, found)
         known = {posting.term for posting in found}
         missing = [term for term in terms if term not in known]
-        typed = not foreign and len(terms) <= TYPED_TERMS
         slipped = [t for t in missing if LEAST_SLIP <= len(t) <= MOST_SLIP and t.isascii() and t.isalpha()]
         meant = self.find(conn, [f"{term}{SLIPS}" for term in slipped]) if typed else []
         if not found:
             return meant or self.find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
-        found = (self._joined(conn, terms, found) if typed else found) + meant
-        return found + self.find(
-            conn, [f"{beginning(term)}*" for term in missing if len(term) >= LONG and term.isalpha()]
-        )
+        long = [term for term in missing if len(term) >= LONG and term.isalpha()]
+        return found + meant + self.find(conn, [f"{beginning(term)}*" for term in long])
 
     def _joined(self, conn: sqlite3.Connection, terms: list[str], found: list[Posting]) -> list[Posting]:
         """Let two neighbours also stand where the notes write them as one word: `icecream` holds `ice` and `cream`."""
+        held = {posting.term: posting for posting in found}
         for pair in pairwise(terms):
-            whole = self.find(conn, ["".join(pair)] if all(map(str.isalpha, pair)) else [])
-            if whole and whole[0].ids is not None:
-                more = whole[0].ids
-                found = [
-                    structs.replace(one, ids=one.ids | more) if one.term in pair and one.ids is not None else one
-                    for one in found
-                ]
-        return found
+            whole = next(iter(self.find(conn, ["".join(pair)] if all(map(str.isalpha, pair)) else [])), None)
+            if whole is None or whole.ids is None:
+                continue
+            for term in pair:
+                known = held.get(term)
+                if known is None:
+                    held[term] = structs.replace(whole, term=term)
+                elif known.ids is not None:
+                    held[term] = structs.replace(known, ids=known.ids | whole.ids)
+        return list(held.values())
 
     def find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
         """Return the postings of those words that stand somewhere; two forms of one stem count once."""
