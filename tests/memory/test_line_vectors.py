@@ -258,6 +258,7 @@ def test_a_score_below_nothing_also_asks_for_lines_that_nothing_speaks_for(notes
     texts = [hit.text for hit in hits]
     assert len(texts) == len(set(texts))
     assert {"the cat is grey", "the door is blue", "Bob drives an automobile"} < set(texts)
+    assert not any("the dog is gone" in text for text in texts)  # struck through
     said = {hit.text for hit in memory.search("boat", min_score=0.0)}
     assert all(hit.score == 0.0 for hit in hits if hit.text not in said)
     assert len(memory.search("boat", 2, min_score=-1.0).hits) == 2

@@ -92,6 +92,7 @@ def test_nobody_is_missing_from_a_line_that_speaks_of_them(question: str, line: 
         (["My sister Ann lives in Rome."], "sister", ["Ann"]),
         (["Mein Bruder heißt Uwe."], "Bruder", ["Uwe"]),
         (["My sisters Ann (7) and Eve"], "sister", ["Ann", "Eve"]),
+        (["Our cats are Ida (7), Bo and Lu."], "cat", ["Ida", "Bo", "Lu"]),
         (["Ann and I got married in May"], "wife", ["Ann"]),
         (["Ich bin mit Paul verheiratet"], "Mann", ["Paul"]),
         (["My wife Heike", "Heike's mother Elfriede is 93"], "mother-in-law", ["Elfriede"]),

@@ -32,7 +32,7 @@ from homarus.memory.rank import (
 )
 from homarus.memory.read import Explanation, newest, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
-from homarus.memory.schema import kind_names
+from homarus.memory.schema import STRUCK, kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.sync import Progress
 from homarus.memory.terms import excerpt
@@ -211,6 +211,7 @@ class Engine:
             for index in ranked.order
             if index not in shown
             and rows[index].kind not in {"heading", "path"}
+            and not rows[index].flags & STRUCK
             and (not request.sources or files[rows[index].file].source in request.sources)
         ][: max(0, request.limit - len(ranges))]
         none = [0.0] * len(rows)

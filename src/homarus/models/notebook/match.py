@@ -47,7 +47,7 @@ _JOINED = late(
 _WORD = late(r"[^\W\d_][\w-]*")
 _NAME = r"(?:Dr\.? |Mr\.? |Mrs\.? |Ms\.? |Herr |Frau )*[A-ZÄÖÜ][^\W\d_]+"
 _AGED = r"(?: ?\(\w{1,12}\))?"
-# What a relative is called, one or several: "my sister Ann", "our kids are Ida (7), Bo and Lu".
+# What a relative is called, one or several: "my sister Ann", "our cats are Ida (7), Bo and Lu".
 _CALLED = late(
     r"(?:\s*[,:=]|\s+(?:is|are|ist|sind|heißt|heißen|called|named|namens)\b)*\s+"
     rf"(?P<names>{_NAME}{_AGED}(?:(?:,| and| und|,? &) (?:baby )?{_NAME}{_AGED})*)"
