@@ -288,6 +288,27 @@ class TestAroundIt:
         with pytest.raises(HomarusError, match="notebook"):
             homarus.ask("hello", env=env, output_type=Place)
 
+    async def test_ask_refuses_at_once_a_session_that_this_program_has_open(self, env, tmp_path):
+        by_another_name = tmp_path / "link"
+        async with Agent.open(env=env, model=ScriptedModel("one", "three")) as agent:
+            assert (await agent.ask("one")).text == "one"
+            by_another_name.symlink_to(tmp_path / ".openclaw")
+            for home in (None, by_another_name):
+                # The limit is for a version that waits for a loop that waits for it.
+                with pytest.raises(HomarusError, match=r"await agent\.ask"):
+                    homarus.ask("two", home, env=env, model=ScriptedModel("two"), seconds=5)
+            assert homarus.ask("two", env=env, session="other", model=ScriptedModel("two")).text == "two"
+            assert (await agent.ask("three")).text == "three"
+        assert homarus.ask("four", env=env, model=ScriptedModel("four")).text == "four"
+
+    async def test_a_function_that_asks_in_its_own_session_is_told_so(self, env):
+        def again() -> str:
+            return homarus.ask("again", env=env, model=ScriptedModel("again"), seconds=5).text
+
+        model = ScriptedModel(("again", {}), "ok")
+        assert (await asked(env, model, again)).text == "ok"
+        assert "await agent.ask" in results(model)[0].text
+
     def test_ask_works_without_a_loop(self, env):
         assert homarus.ask("hello", env=env, model=ScriptedModel('{"name": "x"}'), output_type=Row).output == {
             "name": "x"

@@ -32,7 +32,7 @@ from homarus.queue.letters import COMMAND
 from homarus.runtime.reply import REPLY
 from homarus.sessions.entry import Compaction, Entry, MessageEntry
 from homarus.sessions.log import to_entries
-from homarus.sessions.places import owner_of
+from homarus.sessions.places import is_held_here, owner_of
 from homarus.sessions.store import SessionStore
 from homarus.storage.faults import Missing
 from homarus.storage.jsonl import read_lines
@@ -63,6 +63,11 @@ class Elsewhere:
             return False
         info = self._home.store(session.agent_id).find(session)
         return info is not None and owner_of(info.place.path) is not None
+
+    def in_this_process(self, session: SessionKey) -> bool:
+        """Say whether this very process has a session open, through another agent."""
+        info = self._home.store(session.agent_id).find(session)
+        return self._home.sessions.get(session) is None and info is not None and is_held_here(info.place.path)
 
     def _takes_over(self, session: SessionKey) -> bool:
         try:

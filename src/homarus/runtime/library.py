@@ -239,6 +239,12 @@ class Agent:
             home = self.client.runtime.home
             home.models.names(home.config.agent(self.key.agent_id)).resolve(model)
 
+    def _refuse_open_twice(self) -> None:
+        """Refuse a session that this program has open already: it cannot answer there while it waits here."""
+        if isinstance(self.client, LocalClient) and self.client.elsewhere.in_this_process(self.key):
+            cure = "use that agent, with `await agent.ask(…)`, or name another session"
+            raise HomarusError(f"this program has {self.key} open already", cure=cure)
+
     def _options(
         self,
         options: RunOptions | None,
@@ -330,13 +336,17 @@ def ask(
     env: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> Reply[Any]:
-    """Open a home, ask once, and close it. Where an event loop runs, as in a notebook, it waits in a thread of its own."""
+    """Open a home, ask once, and close it. Where an event loop runs, as in a notebook, it waits in a thread of its own.
+
+    A session that this program has open already is refused; `await agent.ask(…)` asks there.
+    """
 
     async def once() -> Reply[Any]:
         opened = Agent.open(
             home, agent=agent, session=session, instructions=instructions, model=model, tools=tools, env=env
         )
         async with opened:
+            opened._refuse_open_twice()  # noqa: SLF001 - this module's own class
             return await opened.ask(text, output_type=output_type, seconds=seconds, options=RunOptions(children="all"))
 
     return _finished(once())

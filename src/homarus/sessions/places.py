@@ -26,7 +26,7 @@ from homarus.sessions.codec import to_ms
 from homarus.sessions.database import AgentDatabase
 from homarus.sessions.log import Transcript, identify, opened, session_id_of
 from homarus.storage.faults import beside
-from homarus.storage.locks import POLL, OwnerLock, holder, is_alive
+from homarus.storage.locks import POLL, OwnerLock, held_paths, holder, is_alive
 from homarus.storage.record import decode
 
 INDEX = "sessions.json"
@@ -177,6 +177,12 @@ def owner_of(path: Path) -> int | None:
         pid = held.get("pid")
         return pid if isinstance(pid, int) else -1
     return _foreign_owner(lock)
+
+
+def is_held_here(path: Path) -> bool:
+    """Say whether it is this process that may write a file now, by whatever name its folder is reached."""
+    lock = os.path.realpath(beside(path, ".lock"))
+    return any(os.path.realpath(held) == lock for held in held_paths())
 
 
 def _foreign_owner(lock: Path) -> int | None:

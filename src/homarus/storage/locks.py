@@ -101,7 +101,7 @@ class OwnerLock:
 
 def held_paths() -> set[str]:
     """Return the lock files that this process holds."""
-    return {os.fspath(lock.path) for lock in _held}
+    return {os.fspath(lock.path) for lock in list(_held)}
 
 
 @contextmanager
