@@ -102,22 +102,60 @@ def test_an_agent_that_is_not_there_is_said(home: Path) -> None:
     assert run(home, "-m", "hi", "--agent", "Main").return_value == 0
 
 
+def asks(home: Path, url: str) -> None:
+    """Let a home ask the server at an address."""
+    (home / ".openclaw").mkdir(exist_ok=True)
+    config = {
+        "agents": {"defaults": {"model": "slow/m"}},
+        "models": {"providers": {"slow": {"baseUrl": url, "models": [{"id": "m"}]}}},
+    }
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+
+
+async def started(home: Path, *words: str) -> asyncio.subprocess.Process:
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "homarus", "agent", *words),
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--stream",)])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_an_earlier_run_left_open_is_answered_beside_the_answer(
+    home: Path, words: tuple[str, ...], fails: bool
+) -> None:
+    old = Answer(data(choice({"content": "The old answer."}), choice({}, "stop")))
+    new = Answer(data(choice({"content": "The new answer."}), choice({}, "stop")))
+    refusal = Answer([b'{"error": {"message": "no such thing"}}'], status=400, chunked=False)
+    async with serving(Answer(hang=True), old, refusal if fails else new) as server:
+        asks(home, server.url)
+        killed = await started(home, "first question")
+        async with asyncio.timeout(120):
+            while not server.seen:
+                await asyncio.sleep(0.02)
+        killed.kill()
+        await killed.wait()
+        process = await started(home, "second question", *words)
+        said, beside = (each.decode() for each in await asyncio.wait_for(process.communicate(), 120))
+    assert process.returncode == int(fails)
+    assert "“first question” was waiting and is answered first:\nThe old answer.\n" in beside
+    if "--json" in words:
+        assert [each["text"] for each in json.loads(said)["payloads"]] == ([] if fails else ["The new answer."])
+    else:
+        assert said == ("" if fails else "The new answer.\n")
+    (transcript,) = (home / ".openclaw/agents/main/sessions").glob("*.jsonl")
+    assert "The old answer." in transcript.read_text()
+
+
 async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:
-    (home / ".openclaw").mkdir()
     pieces = data(choice({"content": "Once upon a time"}), end=False)
     async with serving(Answer(pieces, hang=True)) as server:
-        config = {
-            "agents": {"defaults": {"model": "slow/m"}},
-            "models": {"providers": {"slow": {"baseUrl": server.url, "models": [{"id": "m"}]}}},
-        }
-        (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
-        env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "homarus", "agent", "-m", "tell me", "--stream"),
-            env=env,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        asks(home, server.url)
+        process = await started(home, "-m", "tell me", "--stream")
         assert process.stdout is not None
         begun = await asyncio.wait_for(process.stdout.read(4), 120)
         process.send_signal(signal.SIGINT)

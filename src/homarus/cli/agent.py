@@ -10,7 +10,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TextIO
@@ -24,6 +24,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.options import with_json
+from homarus.cli.output import problem_line
 from homarus.core.clock import SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
@@ -31,6 +32,7 @@ from homarus.core.messages import Image
 from homarus.core.text import human_bytes, printable
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.client import newest as newest_session
+from homarus.runtime.events import EARLIER
 from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
@@ -185,29 +187,36 @@ def _shown(
     app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool
 ) -> Iterator[Callable[[RunEvent], None]]:
     """Yield what shows events while they come: lines for a program, text for a pipe, everything for a person."""
-    writing = _show_nothing
-    if stream:
-        writing = (
-            partial(_as_line, app) if as_json else TextStream(app.out.out, row.response_usage, row.verbose_level).take
-        )
-    if not (app.out.err.isatty() or _watched(app)) or (stream and _watched(app)):
-        yield writing
+    takers = list[Callable[[RunEvent], None]]()
+
+    def show(event: RunEvent) -> None:
+        for take in takers:
+            take(event)
+
+    with ExitStack() as shown:
+        if not (app.out.err.isatty() or _watched(app)) or (stream and _watched(app)):
+            takers.append(partial(tell_beside, app.out.err))
+        else:
+            from homarus.cli.one_shot import LiveAnswer
+
+            live = LiveAnswer(app, agent, row, answer=_watched(app) and not as_json)
+            takers.append(shown.enter_context(live).take)
+        if stream and as_json:
+            takers.append(partial(_as_line, app))
+        elif stream:
+            takers.append(TextStream(app.out.out, row.response_usage, row.verbose_level).take)
+        yield show
+
+
+def tell_beside(err: TextIO, event: RunEvent) -> None:
+    """Say on standard error what is no answer to this message and should be known all the same."""
+    if not isinstance(event, Notice):
         return
-    from homarus.cli.one_shot import LiveAnswer
-
-    with LiveAnswer(app, agent, row, answer=_watched(app) and not as_json) as live:
-
-        def both(event: RunEvent) -> None:
-            live.take(event)
-            if stream:
-                writing(event)
-
-        yield both
-
-
-def _show_nothing(event: RunEvent) -> None:
-    if isinstance(event, Notice) and event.kind in {"queued", "warning"}:
-        say(event.text)
+    if event.kind in {"queued", "warning"}:
+        print(problem_line(event.text), file=err)
+    elif event.kind == EARLIER:
+        question, _, answer = event.text.partition("\n")
+        print(problem_line(question), printable(answer), sep="\n", file=err)
 
 
 def _as_line(app: App, event: RunEvent) -> None:

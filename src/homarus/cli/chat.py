@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from msgspec.structs import replace
 
-from homarus.cli.agent import TextStream, add_dir, go_on, open_agent, which_agent, which_session, workspace
+from homarus.cli.agent import (
+    TextStream,
+    add_dir,
+    go_on,
+    open_agent,
+    tell_beside,
+    which_agent,
+    which_session,
+    workspace,
+)
 from homarus.cli.app import App
 from homarus.cli.chat_input import ChatHistory, Words
 from homarus.cli.options import pass_app
@@ -150,6 +159,7 @@ async def talk_in_lines(
                 print("…", file=err)  # whoever waits at a terminal sees that it was heard
             async for event in agent.run(line.rstrip("\n"), options=options):
                 shown.take(event)
+                tell_beside(err, event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True
                     print(problem_line(event.error or event.status), file=err)

@@ -91,6 +91,8 @@ class SessionLane:
         self._trust = Trust.OWNER  # of the turn that runs
         self._chat: tuple[str, str, str, str] | None = None  # where its answer goes
         self._begun: Batch | None = None  # a turn that a crash cut off
+        self.resumed: Batch | None = None  # the same, also when it goes on or has ended
+        self._batch: Batch | None = None  # what the running turn answers
         self._closed = False
 
     @property
@@ -113,6 +115,11 @@ class SessionLane:
     @property
     def waiting(self) -> tuple[Queued, ...]:
         return self._queue
+
+    @property
+    def answering(self) -> tuple[str, ...]:
+        """Return the keys of the messages that the running turn began with."""
+        return self._batch.keys if self._batch is not None else ()
 
     def submit(self, item: Queued) -> Submitted:
         """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
@@ -156,7 +163,7 @@ class SessionLane:
         for gone in self._inbox.dropped:
             self._overflow = self._overflow.add(gone, gone.rules.cap)
         if begun and go_on and self._inbox.may_resume(*keys):
-            self._begun = Batch(begun[-1].text, begun)
+            self.resumed = self._begun = Batch(begun[-1].text, begun)
         else:
             self._inbox.settle(*keys)
             begun = ()
@@ -289,7 +296,7 @@ class SessionLane:
         return [head]
 
     async def _one(self, batch: Batch, *, goes_on: bool = False) -> None:
-        self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
+        self._mailbox, self._cancel, self._trust, self._batch = Mailbox(), Cancel(), batch.trust, batch
         self._chat = batch.newest.route.place if batch.newest else None
         # Reports that came before the turn began are heard in it, all of them.
         heard = [item for item in self._queue if item.kept and self._may_join(item)]
@@ -316,7 +323,7 @@ class SessionLane:
             _log.exception("a turn failed; its lane goes on")
         finally:
             left = self._mailbox.close()
-            self._mailbox = self._cancel = None
+            self._mailbox = self._cancel = self._batch = None
             self._queue = (*left, *self._queue)
             self._note_settled(stored)
 

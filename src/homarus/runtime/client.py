@@ -103,8 +103,9 @@ class Client(Protocol):
         """Send a message and yield what happens until the turn that answers it has ended.
 
         The message is durable before the first event of its turn. One that meets a running turn steers it (or waits, as
-        the queue's rules say), and the events are those of that turn. What the program says itself, as to a command,
-        comes as a `Notice` of the kind `reply`. The last event is always a `RunEnded`.
+        the queue's rules say), and the events are those of that turn from then on. What a turn answers that began and ended
+        before it, as one that a crash cut off, is a `Notice` of the kind `earlier`. What the program says itself, as to a
+        command, comes as a `Notice` of the kind `reply`. The last event is always a `RunEnded`.
         """
         ...
 

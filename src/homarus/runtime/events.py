@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Self
 
-from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
+from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
 from homarus.core.routes import SessionKey
+from homarus.core.text import single_line
+from homarus.delivery.sanitize import shape
 from homarus.queue.lane import SessionLane
+from homarus.sessions.codec import COLLECTED
 
 YIELD = "sessions_yield"
+# The kind of a `Notice` that holds the answer to something that stood before the message: a line that says what, and the answer.
+EARLIER = "earlier"
 # Of a turn's many events, those that tell how it stands.
 _TELLING = frozenset({RunStarted, RunEnded, ToolEnded, UserAccepted})
 Listener = Callable[[RunEvent], None]
@@ -59,27 +64,30 @@ class Listeners:
 
 
 class EventFeed:
-    """The events of a session on their way to one reader, who may also be woken for other reasons. Nothing is dropped."""
+    """The events of a session on their way to one reader, who may also be woken for other reasons. Nothing is dropped.
 
-    def __init__(self) -> None:
-        self._events: deque[RunEvent] = deque()
+    `answering` says what the running turn answers. It is asked when a turn ends: when that is read, the next may run.
+    """
+
+    def __init__(self, answering: Callable[[], Collection[str]] = tuple) -> None:
+        self._answering = answering
+        self._events: deque[tuple[RunEvent, Collection[str]]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        # The keys of the messages that the turn answered whose end was taken last.
+        self.answered: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self._events)
 
     def put(self, event: RunEvent) -> None:
-        self._events.append(event)
+        self._events.append((event, self._answering() if isinstance(event, RunEnded) else ()))
         if self._waiter is not None:
             self.wake()
 
-    def put_first(self, event: RunEvent) -> None:
-        """Put an event back that was taken too early."""
-        self._events.appendleft(event)
-
     def take(self) -> RunEvent:
         """Return the oldest event; there must be one."""
-        return self._events.popleft()
+        event, self.answered = self._events.popleft()
+        return event
 
     def wake(self, _cause: object = None) -> None:
         """Let the reader look around, though there may be no event."""
@@ -94,29 +102,24 @@ class EventFeed:
 
 
 class Following:
-    """A session's events from a message on, until the turn that took it has ended; the last one is a `RunEnded`.
+    """A message's events, until the turn that took it has ended; the last one is a `RunEnded`.
 
-    It goes on while sub-agents work that the turn waits for; with `everyone`, that any turn started. `owed` says how many
-    have not reported. With `own` the turns of others are passed over until the message is taken.
+    Turns that end before it is taken answer somebody else, as does one that a crash cut off: of those comes what a person
+    must decide, and their answer as a notice. It goes on while sub-agents work that the turn waits for; with `everyone`,
+    that any turn started. `owed` says how many have not reported.
     """
 
     def __init__(
-        self,
-        lane: SessionLane,
-        key: str,
-        events: EventFeed,
-        owed: Callable[[], int],
-        *,
-        everyone: bool,
-        own: bool = False,
+        self, lane: SessionLane, key: str, events: EventFeed, owed: Callable[[], int], *, everyone: bool
     ) -> None:
         self._lane = lane
         self._key = key
         self._events = events
         self._owed = owed
         self._everyone = everyone
-        self._own = own
-        self._started: RunStarted | None = None  # the beginning of a turn of which nobody knows yet whose it is
+        self._ready: deque[RunEvent] = deque()
+        self._held: list[RunEvent] = []  # the beginning of a turn of which nobody knows yet whose it is
+        self._question = ""  # what such a turn answers
         self._task: asyncio.Task[None] | None = None  # the work of the lane whose end wakes us
         self._mine = False  # the running turn has taken the message
         self._answered = False  # the message's own turn has ended
@@ -128,24 +131,43 @@ class Following:
         return self
 
     async def __anext__(self) -> RunEvent:
-        if self._answered and not self._goes_on():
-            raise StopAsyncIteration
-        while True:
+        while not self._ready:
+            if self._answered and not self._goes_on():
+                raise StopAsyncIteration
             while not self._events:
                 if not await self._change():
                     return self._given_up()
-            event = self._events.take()
-            if type(event) in _TELLING:
-                self._note(event)
-            elif self._answered:
-                self._settled = False
-            if not self._own or self._mine or self._answered:
-                started, self._started = self._started, None
-                if started is None:
-                    return event
-                self._events.put_first(event)
-                return started
-            self._started = event if isinstance(event, RunStarted) else self._started
+            self._take(self._events.take())
+        return self._ready.popleft()
+
+    def _take(self, event: RunEvent) -> None:
+        """Let an event pass that belongs to the message, and what others must not wait for."""
+        if type(event) in _TELLING:
+            self._note(event)
+        elif self._answered:
+            self._settled = False
+        if self._mine or self._answered:
+            self._ready += (*self._held, event)
+            self._held = []
+        elif isinstance(event, RunEnded):
+            self._ready += self._passed_over(event)
+            self._held, self._question = [], ""
+            if not (self._events or self._lane.owes(self._key)):
+                self._ready.append(self._given_up())  # forgotten, so no turn will take it
+        elif isinstance(event, ApprovalAsked):
+            self._ready.append(event)
+        elif isinstance(event, RunStarted | Notice):
+            self._held.append(event)
+
+    def _passed_over(self, ended: RunEnded) -> list[RunEvent]:
+        """Return what is told of a turn that answered something else; nothing of one that ran before the message came."""
+        begun = any(isinstance(event, RunStarted) for event in self._held)
+        answer = shape(ended.text).text or ended.error
+        if not (begun and answer):
+            return []
+        resumed = self._lane.resumed
+        question = single_line(self._question or (resumed.text if resumed is not None else ""), 80)
+        return [Notice(f"“{question}” was waiting and is answered first:\n{answer}", EARLIER)]
 
     def _goes_on(self) -> bool:
         # In the middle of a turn, or before one that a report has started, nobody leaves.
@@ -183,13 +205,15 @@ class Following:
         answered = self._answered
         if isinstance(event, RunEnded):
             self._last = event
-            # The end of an earlier turn is not the end of this one.
-            if self._mine or not any(item.key == self._key for item in self._lane.waiting):
-                self._answered = True
+            # The end of an earlier turn is not the end of this one. One that could not begin has taken nothing in.
+            self._answered = self._answered or self._mine or self._key in self._events.answered
         elif isinstance(event, RunStarted):
             self._waits = False
         elif isinstance(event, UserAccepted):
-            self._mine = self._mine or event.message.idempotency_key == self._key
+            message = event.message
+            collected = (message.provenance or {}).get(COLLECTED) or ()
+            self._mine = self._mine or self._key in (message.idempotency_key, *collected)
+            self._question = self._question if event.steered else message.text
         elif isinstance(event, ToolEnded) and event.result.tool_name == YIELD and not event.result.is_error:
             self._waits = True
         if answered:

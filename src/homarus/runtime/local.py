@@ -107,7 +107,7 @@ class LocalClient:
 
     async def begin(self, session: SessionKey, text: str, options: RunOptions) -> tuple[IntakeResult, Events]:
         """Hand a message in; return what became of it, when that is durable, and then all that happens, which must be read."""
-        events = EventFeed()
+        events = EventFeed(partial(self.runtime.answering, session))
         unlisten = self.runtime.listen(session, events.put)
         try:
             taken = await self.send(session, text, options)
@@ -133,8 +133,7 @@ class LocalClient:
             if taken.item is None:
                 yield RunEnded("", "ok")
                 return
-            elsewhere = runtime.open_lane(session) is None
-            if elsewhere:
+            if runtime.open_lane(session) is None:
                 yield Notice(f"another program has {session} open; the message is queued there", "queued")
                 answered = await self.elsewhere.answered(session, taken.item, options.seconds)
                 if answered is not None:
@@ -143,7 +142,7 @@ class LocalClient:
                     return
             lane, owed = runtime.lane(session), partial(runtime.owed, session)
             everyone = options.children == "all"
-            async for event in Following(lane, taken.item.key, events, owed, everyone=everyone, own=elsewhere):
+            async for event in Following(lane, taken.item.key, events, owed, everyone=everyone):
                 yield event
         finally:
             unlisten()

@@ -196,6 +196,11 @@ class Runtime:
         joins = rules.mode in {Mode.STEER, Mode.STEER_BACKLOG} and self.home.tell.anybody("run:before")
         return replace(rules, mode=Mode.FOLLOWUP) if joins else rules
 
+    def answering(self, key: SessionKey) -> tuple[str, ...]:
+        """Return the keys of the messages that the running turn of a session answers."""
+        lane = self.lanes.get(key)
+        return lane.answering if lane is not None else ()
+
     def owed(self, key: SessionKey) -> int:
         """Return how many sub-agents of a session have not reported."""
         return self.children.books.count(key)

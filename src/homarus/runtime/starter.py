@@ -67,7 +67,7 @@ class TurnStarter:
         return self._runtime.outlet
 
     def start(self, key: SessionKey, inbound: Inbound, *, fresh: bool = False) -> Awaitable[Ran]:
-        runtime, events = self._runtime, EventFeed()
+        runtime = self._runtime
         try:
             lane = runtime.lane(key)
         except Locked as held:
@@ -77,6 +77,7 @@ class TurnStarter:
         message = message_key(inbound)
         if fresh and not lane.knows(message):
             self._begin_anew(key)
+        events = EventFeed(partial(runtime.answering, key))
         unlisten = runtime.listen(key, events.put)
         try:
             item = runtime.submit(key, inbound, overrides=Overrides(mode=Mode.FOLLOWUP))
@@ -86,7 +87,7 @@ class TurnStarter:
         if item is None and not lane.owes(message):
             unlisten()
             return self._in_log(key, message, refused=not lane.knows(message))
-        following = Following(lane, message, events, partial(runtime.owed, key), everyone=False, own=True)
+        following = Following(lane, message, events, partial(runtime.owed, key), everyone=False)
         return self._followed(key, message, following, unlisten)
 
     async def _followed(self, key: SessionKey, message: str, following: Following, unlisten: Any) -> Ran:

@@ -68,7 +68,7 @@ class Sent:
     def __init__(self, runtime: Runtime, key: SessionKey, inbound: Inbound, is_tainted: Callable[[], bool]) -> None:
         self.session = key
         self._is_tainted = is_tainted
-        self._events = EventFeed()
+        self._events = EventFeed(partial(runtime.answering, key))
         self._unlisten = runtime.listen(key, self._events.put)
         try:
             item = runtime.submit(key, inbound)
