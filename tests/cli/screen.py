@@ -55,6 +55,8 @@ class Terminal:
             stdout=theirs if stdout is None else stdout,
             stderr=theirs,
             start_new_session=True,
+            # As of a shell: Ctrl-C is a signal, and /dev/tty is this terminal also where standard input is something else.
+            preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
             cwd=cwd,
         )
         os.close(theirs)

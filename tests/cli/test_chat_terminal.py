@@ -359,20 +359,46 @@ async def test_an_unknown_command_is_refused_with_what_it_may_have_been(tmp_path
 # One answer.
 
 
-async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: Path) -> None:
+@asynccontextmanager
+async def careful_home(folder: Path) -> AsyncIterator[Home]:
+    """A home in which a person is asked before a command runs, and a model that wants to run one."""
+
     def rule(_body: Any, number: int) -> Say:
         return Say("all **done**") if number else Say(calls=(("exec", {"command": "echo made > made.txt"}),))
 
     config: dict[str, Any] = {"sandbox": {"mode": "off"}}
-    async with home(tmp_path, rule, **config) as house:
-        path = tmp_path / ".openclaw/openclaw.json"
+    async with home(folder, rule, **config) as house:
+        path = folder / ".openclaw/openclaw.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "tools": {"exec": {"mode": "ask"}}}))
+        yield house
+
+
+async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: Path) -> None:
+    async with careful_home(tmp_path) as house:
         async with terminal(house.env, "agent", "make it") as screen:
             await screen.until("echo made", "y once")
             screen.type("y\r")
             await screen.until("exec echo made", "all done")
             assert await screen.ended() == 0
         assert (house.workspace / "made.txt").exists()
+
+
+async def test_ctrl_c_at_a_question_leads_back_to_the_shell_at_once(tmp_path: Path) -> None:
+    async with careful_home(tmp_path) as house, terminal(house.env, "agent", "make it") as screen:
+        await screen.until("y once")
+        screen.type("\x03")
+        assert await screen.ended() == 130
+        assert "homarus: stopped" in screen.text
+        assert not (house.workspace / "made.txt").exists()
+
+
+async def test_ctrl_c_leaves_a_chat_in_lines_at_once(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, terminal(house.env, "chat", "--plain") as screen:
+        screen.type("hello\r")
+        await screen.until("answer to hello")
+        screen.type("half a li\x03")
+        assert await screen.ended() == 130
+        assert "homarus: stopped" in screen.text
 
 
 async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> None:

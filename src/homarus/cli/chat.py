@@ -24,6 +24,7 @@ from homarus.cli.agent import (
 )
 from homarus.cli.app import App
 from homarus.cli.chat_input import ChatHistory, Words
+from homarus.cli.lines import Lines
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
 from homarus.core.errors import HomarusError
@@ -144,10 +145,9 @@ async def talk_in_lines(
     agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
 ) -> int:
     """Answer line after line until there are no more; 1 when a turn failed."""
-    failed, options = False, replace(options or RunOptions(), children="all")
+    failed, options, typed = False, replace(options or RunOptions(), children="all"), Lines(lines)
     while True:
-        # A thread reads, so that a slow writer at the other end of the pipe does not hold up the loop.
-        line = await asyncio.to_thread(lines.readline)
+        line = await typed.next()
         if not line or line.strip().lower() in LEAVING:
             return int(failed)
         if not line.strip():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from homarus.cli.app import App
 from homarus.cli.chat_paint import Painter, is_light
 from homarus.cli.chat_view import ChatView
+from homarus.cli.lines import Lines
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent
 from homarus.core.text import printable, single_line
@@ -46,8 +47,11 @@ class LiveAnswer:
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
-        asked = sys.stdin.isatty() and app.out.err.isatty()  # a question that nobody sees is none
-        self._leave = agent.client.attend(agent.key) if asked else None
+        keyboard = sys.stdin if sys.stdin.isatty() else None
+        # A question that nobody sees is none.
+        self._typed = Lines(keyboard) if keyboard is not None and app.out.err.isatty() else None
+        self._leave = agent.client.attend(agent.key) if self._typed is not None else None
+        self._one_question = asyncio.Lock()
 
     def __enter__(self) -> Self:
         self._ticking = asyncio.ensure_future(self._tick()) if self._app.out.err.isatty() else None
@@ -77,8 +81,8 @@ class LiveAnswer:
             out = self._app.out.out if block.kind == "markdown" else self._app.out.err
             out.write(self._painter.paint(block, self._width))
             out.flush()
-        if isinstance(event, ApprovalAsked) and self._leave is not None:
-            task = asyncio.ensure_future(self._ask(event))
+        if isinstance(event, ApprovalAsked) and self._typed is not None:
+            task = asyncio.ensure_future(self._ask(event, self._typed))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
 
@@ -104,12 +108,13 @@ class LiveAnswer:
             self._app.out.err.flush()
             self._drawn = False
 
-    async def _ask(self, asked: ApprovalAsked) -> None:
-        """Ask on the terminal; a thread waits for the line, so that the turn can still be stopped meanwhile."""
-        self._wipe()
-        self._app.out.err.write("allow?  y once · a always · n no: ")
-        self._app.out.err.flush()
-        line = await asyncio.to_thread(sys.stdin.readline)
+    async def _ask(self, asked: ApprovalAsked, typed: Lines) -> None:
+        """Ask on the terminal, one question after the other; the turn can still be stopped meanwhile."""
+        async with self._one_question:
+            self._wipe()
+            self._app.out.err.write("allow?  y once · a always · n no: ")
+            self._app.out.err.flush()
+            line = await typed.next()
         decision = _ANSWERS.get(line.strip().lower()[:1], "deny")
         try:
             self._app.out.err.write(f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
