@@ -41,6 +41,7 @@ class Terminal:
         *words: str,
         size: tuple[int, int] = (80, 24),
         cwd: Path | None = None,
+        stdin: BinaryIO | None = None,
         stdout: BinaryIO | None = None,
     ) -> None:
         self._ours, theirs = pty.openpty()
@@ -51,7 +52,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "homarus", *words],
             env={"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), **env},
-            stdin=theirs,
+            stdin=theirs if stdin is None else stdin,
             stdout=theirs if stdout is None else stdout,
             stderr=theirs,
             start_new_session=True,

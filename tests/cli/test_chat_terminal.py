@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -383,10 +384,25 @@ async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: P
         assert (house.workspace / "made.txt").exists()
 
 
+@pytest.mark.parametrize(("answer", "made"), [("y", True), ("n", False)])
+async def test_a_person_behind_a_pipe_is_asked_at_the_terminal(tmp_path: Path, answer: str, made: bool) -> None:
+    """As with `cat notes.txt | homarus agent …`."""
+    (tmp_path / "notes.txt").write_text("what is piped in\ny\n")
+    async with careful_home(tmp_path) as house:
+        with subprocess.Popen(["cat", tmp_path / "notes.txt"], stdout=subprocess.PIPE) as cat:
+            async with terminal(house.env, "agent", "make it", stdin=cat.stdout) as screen:
+                await screen.until("echo made", "y once")
+                screen.type(f"{answer}\r")
+                await screen.until("all done")
+                assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists() is made
+        assert "what is piped in" in house.said[0]
+
+
 async def test_ctrl_c_at_a_question_leads_back_to_the_shell_at_once(tmp_path: Path) -> None:
     async with careful_home(tmp_path) as house, terminal(house.env, "agent", "make it") as screen:
         await screen.until("y once")
-        screen.type("\x03")
+        screen.type(CTRL_C)
         assert await screen.ended() == 130
         assert "homarus: stopped" in screen.text
         assert not (house.workspace / "made.txt").exists()
@@ -396,7 +412,7 @@ async def test_ctrl_c_leaves_a_chat_in_lines_at_once(tmp_path: Path) -> None:
     async with home(tmp_path) as house, terminal(house.env, "chat", "--plain") as screen:
         screen.type("hello\r")
         await screen.until("answer to hello")
-        screen.type("half a li\x03")
+        screen.type(f"half a li{CTRL_C}")
         assert await screen.ended() == 130
         assert "homarus: stopped" in screen.text
 

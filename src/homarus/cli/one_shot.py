@@ -7,11 +7,13 @@ a file or to a program, only the rest is shown.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 from homarus.cli.app import App
 from homarus.cli.chat_paint import Painter, is_light
@@ -31,6 +33,23 @@ TICK_SECONDS = 0.2
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 
 
+def _find_keyboard() -> TextIO | None:
+    """Return where a person types: on standard input, or at the terminal behind it where something is piped in.
+
+    None where there is no terminal, and behind a pipe in the background, where the shell has the keyboard.
+    """
+    if sys.stdin.isatty():
+        return sys.stdin
+    try:
+        terminal = Path("/dev/tty").open(encoding="utf-8")  # noqa: SIM115 - `LiveAnswer` closes it
+        if os.tcgetpgrp(terminal.fileno()) == os.getpgrp():
+            return terminal
+        terminal.close()
+    except OSError:
+        pass
+    return None
+
+
 class LiveAnswer:
     """Shows one message's events to a person. The line about what is going on is gone when this ends."""
 
@@ -47,9 +66,9 @@ class LiveAnswer:
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
-        keyboard = sys.stdin if sys.stdin.isatty() else None
         # A question that nobody sees is none.
-        self._typed = Lines(keyboard) if keyboard is not None and app.out.err.isatty() else None
+        self._keyboard = _find_keyboard() if app.out.err.isatty() else None
+        self._typed = Lines(self._keyboard) if self._keyboard is not None else None
         self._leave = agent.client.attend(agent.key) if self._typed is not None else None
         self._one_question = asyncio.Lock()
 
@@ -65,6 +84,8 @@ class LiveAnswer:
                 task.cancel()
         if self._leave is not None:
             self._leave()
+        if self._keyboard is not None and self._keyboard is not sys.stdin:
+            self._keyboard.close()
         self._wipe()
 
     def take(self, event: RunEvent) -> None:
