@@ -4,7 +4,8 @@ import asyncio
 import os
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Literal, TypedDict
+from functools import partial
+from typing import Annotated, Literal, TypedDict, get_args
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ import homarus
 from homarus import Agent, HomarusError, RunOptions, ScriptedModel, ToolContext
 from homarus.core.errors import ToolError
 from homarus.core.messages import ToolResult, Trust, User
+from homarus.core.tools import Risk, RiskName
 from homarus.runtime.functions import OutputType, function_tool
 
 
@@ -164,6 +166,23 @@ class TestFunctions:
         with pytest.raises(HomarusError, match="no name for a tool"):
             function_tool(lambda: None)
 
+    def test_a_risk_is_one_of_those_that_there_are(self):
+        assert get_args(RiskName) == tuple(Risk)
+        with pytest.raises(HomarusError, match=r"risk='red'.*read, write, exec, send, admin"):
+            function_tool(print, risk="red")
+
+    def test_an_annotation_that_means_nothing_is_named_with_its_cure(self):
+        def order(thing: "NotImported") -> None: ...  # noqa: F821
+
+        with pytest.raises(HomarusError, match=r"order: .*'NotImported'.*import it"):
+            function_tool(order)
+
+    def test_what_is_no_plain_function_is_refused(self):
+        with pytest.raises(TypeError, match="must be a function, not int"):
+            function_tool(5)
+        with pytest.raises(HomarusError, match="plain function"):
+            function_tool(partial(print), name="f")
+
 
 class Place(msgspec.Struct):
     name: str
@@ -174,6 +193,11 @@ class Place(msgspec.Struct):
 class Trip:
     stops: list[Place]
     mood: Literal["good", "bad"] = "good"
+
+
+@dataclass
+class Unknown:
+    thing: "NotImported"  # noqa: F821
 
 
 class Row(TypedDict):
@@ -229,9 +253,15 @@ class TestTypedAnswers:
         with pytest.raises(ValueError, match="greater than 0"):
             output.parse('{"name": "Graz", "people": 0}')
 
-    def test_a_type_that_no_json_can_be(self):
-        with pytest.raises(HomarusError, match="cannot be told"):
-            OutputType(asyncio.Task)
+    @pytest.mark.parametrize("wanted", [asyncio.Task, Unknown])
+    def test_a_type_that_no_json_can_be(self, wanted):
+        with pytest.raises(HomarusError, match=r"(?s)cannot be told.*take a dataclass"):
+            OutputType(wanted)
+
+    async def test_a_type_without_a_name_is_given_up_in_the_same_words(self, env):
+        async with Agent.open(env=env, model=ScriptedModel("a", "b", "c")) as agent:
+            with pytest.raises(HomarusError, match=r"gave no int \| bool"):
+                await agent.ask("Graz?", output_type=int | bool)
 
     @given(st.text())
     def test_any_text_is_a_value_or_a_clear_error(self, text):
@@ -259,6 +289,32 @@ class TestTypedAnswers:
                 reply = await agent.ask("order it")
                 assert not reply.ok
                 assert "cannot call functions" in reply.error
+
+
+class TestWhatWasAskedWrongly:
+    async def test_a_thinking_level_that_there_is_not(self, env):
+        async with Agent.open(env=env, model=ScriptedModel("hi")) as agent:
+            with pytest.raises(HomarusError, match=r"thinking='lowish'.*off, minimal, low"):
+                await agent.ask("hello", thinking="lowish")
+            with pytest.raises(HomarusError, match="thinking='lowish'"):
+                agent.run("hello", options=RunOptions(thinking="lowish"))
+            assert (await agent.ask("hello", thinking="think hard")).text == "hi"
+
+    async def test_a_closed_agent_says_so(self, env):
+        async with Agent.open(env=env, model=ScriptedModel("hi")) as agent:
+            other = agent.session("other")
+            await agent.ask("hello")
+        for closed in (agent, other):
+            with pytest.raises(HomarusError, match=r"closed.*Agent\.open"):
+                await closed.ask("hello")
+            with pytest.raises(HomarusError, match="closed"):
+                await closed.send("hello")
+
+    def test_what_is_no_text_or_no_model(self, env):
+        with pytest.raises(TypeError, match="text must be a str, not int"):
+            homarus.ask(5, env=env)
+        with pytest.raises(TypeError, match=r"model must be a name or .*, not int"):
+            homarus.ask("hello", env=env, model=5)
 
 
 class TestAroundIt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -16,6 +16,10 @@ class Risk(StrEnum):
     EXEC = "exec"
     SEND = "send"
     ADMIN = "admin"
+
+
+# The same for programs, so that a type checker knows the words.
+RiskName = Literal["read", "write", "exec", "send", "admin"]
 
 
 class ToolSpec(Struct, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from homarus.core.errors import HomarusError, ToolError
 from homarus.core.text import single_line
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk, RiskName, ToolSpec
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 T = TypeVar("T")
@@ -27,18 +27,22 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
 def function_tool(
-    function: Callable[..., Any], *, name: str = "", risk: str = "write", trusted: bool = False, ask: bool = False
+    function: Callable[..., Any], *, name: str = "", risk: RiskName = "write", trusted: bool = False, ask: bool = False
 ) -> Tool:
     """Return a function as a tool: its name, its docstring and its annotations are what the model is told.
 
     A parameter that is annotated `ToolContext` is filled in by us and not shown. What the function returns counts as
     written by strangers unless it is `trusted`; with `ask` a person is asked before each call.
     """
-    called = name or function.__name__
+    if not callable(function):
+        raise TypeError(f"a tool must be a function, not {type(function).__name__}")
+    if risk not in set(Risk):
+        raise HomarusError(f"risk={risk!r} is no risk of a tool", cure=f"there are {', '.join(Risk)}")
+    called = name or getattr(function, "__name__", type(function).__name__)
     if not _NAME.fullmatch(called):
         raise HomarusError(f"'{called}' is no name for a tool", cure="letters, digits, _ and -; a lambda needs name=")
     summary, described = _docstring(function)
-    hints = get_type_hints(function, include_extras=True)
+    hints = _annotations(function, called)
     fields: list[Any] = []
     context_name = ""
     for parameter in inspect.signature(function).parameters.values():
@@ -72,6 +76,18 @@ def function_tool(
 
     spec = ToolSpec(called, summary, schema, single_line(summary, 100))
     return Tool(spec=spec, risk=Risk(risk), run=run, group=GROUP, taints=not trusted, asks=ask)
+
+
+def _annotations(function: Callable[..., Any], called: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as problem:
+        cure = "import it when the program runs, at the top of the module that has the function"
+        raise HomarusError(f"{called}: an annotation cannot be read: {problem}", cure=cure) from None
+    except TypeError as problem:
+        raise HomarusError(
+            f"{called}: its annotations cannot be read: {problem}", cure="give a plain function"
+        ) from None
 
 
 class OutputType(Generic[T]):
@@ -114,8 +130,9 @@ def _schema(wanted: Any) -> dict[str, Any]:
 
     try:
         schema = foreign(wanted) if _is_pydantic(wanted) else msgspec.json.schema(wanted, schema_hook=foreign)
-    except TypeError as problem:
-        raise HomarusError(f"a model cannot be told about this type: {problem}") from None
+    except (TypeError, NameError) as problem:
+        cure = "take a dataclass, a msgspec struct, a typed dict or a pydantic model whose annotations can be read"
+        raise HomarusError(f"a model cannot be told about this type: {problem}", cure=cure) from None
     rest = dict(schema)
     outer = rest.pop("$ref", "").rpartition("/")[2]
     if outer:

@@ -19,6 +19,8 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import RunEvent
 from homarus.core.messages import Image
 from homarus.core.routes import SessionKey
+from homarus.core.tools import RiskName
+from homarus.models.levels import LEVELS, parse_level
 from homarus.models.provider import ModelProvider
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.local import LocalClient
@@ -80,11 +82,13 @@ class Agent:
         runtime = Runtime.open(resolve_paths(variables, profile=profile), variables, clock=clock, ids=ids)
         client = LocalClient(runtime)
         if not isinstance(model, str):
+            if not hasattr(model, "stream"):
+                raise TypeError(f"model must be a name or an object that streams answers, not {type(model).__name__}")
             own = model
             runtime.home.models.registry.register(OWN_MODEL.partition("/")[0], lambda _ref, _credential: own)
             model = OWN_MODEL
         opened = cls(client, client.resolve(agent, session), instructions=instructions, model=model)
-        opened._check(model)
+        opened._check_model(model)
         for function in tools:
             opened.tool(function)
         return opened
@@ -116,7 +120,14 @@ class Agent:
 
     @overload
     def tool(
-        self, function: None = None, /, *, name: str = "", risk: str = "write", trusted: bool = False, ask: bool = False
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str = "",
+        risk: RiskName = "write",
+        trusted: bool = False,
+        ask: bool = False,
     ) -> Callable[[Function], Function]: ...
 
     def tool(
@@ -125,7 +136,7 @@ class Agent:
         /,
         *,
         name: str = "",
-        risk: str = "write",
+        risk: RiskName = "write",
         trusted: bool = False,
         ask: bool = False,
     ) -> Function | Callable[[Function], Function]:
@@ -185,9 +196,10 @@ class Agent:
         """Send one message and return what came of it: the turn's reply, or what the program says to a command.
 
         With `output_type` the answer is a value of that type, `reply.output`; a model that misses the form is told what
-        is wrong, twice at most, and then `HomarusError` is raised. `options` has what few programs need.
+        is wrong, twice at most. There is no reply without a value then: a turn that fails raises `HomarusError`, too.
+        `options` has what few programs need.
         """
-        self._check(model)
+        self._check(text, model)
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
         if output_type is None:
             return await self._reply(text, sent)
@@ -206,7 +218,8 @@ class Agent:
                 wrong = str(problem)
                 text = f"That answer does not have the form that was asked for: {wrong}. Answer again, with the JSON alone."
         raise HomarusError(
-            f"the model gave no {output_type.__name__}: {wrong}", cure="simplify the type, or take another model"
+            f"the model gave no {getattr(output_type, '__name__', output_type)}: {wrong}",
+            cure="simplify the type, or take another model",
         )
 
     async def _reply(self, text: str, options: RunOptions) -> Reply[None]:
@@ -226,14 +239,24 @@ class Agent:
         options: RunOptions | None = None,
     ) -> AsyncIterator[RunEvent]:
         """Send a message and yield what happens until it is answered: see `Client.run`."""
+        self._check(text)
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
         return self.client.run(self.key, text, sent)
 
     async def send(self, text: str, *, options: RunOptions | None = None) -> IntakeResult:
         """Hand a message in and return at once; what happens then is told to those who `listen`."""
+        self._check(text)
         return await self.client.send(self.key, text, self._options(options))
 
-    def _check(self, model: str) -> None:
+    def _check(self, text: object, model: str = "") -> None:
+        """Refuse what cannot be sent, before anything is."""
+        if isinstance(self.client, LocalClient) and self.client.runtime.closing:
+            raise HomarusError("this agent is closed", cure="open one with Agent.open(…)")
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        self._check_model(model)
+
+    def _check_model(self, model: str) -> None:
         """Refuse a name that means no model here. A gateway on another machine knows its own names."""
         if model and isinstance(self.client, LocalClient):
             home = self.client.runtime.home
@@ -256,10 +279,14 @@ class Agent:
     ) -> RunOptions:
         """Return how a message is sent: what was said for it, then what holds for this object."""
         given = options or RunOptions()
+        thinking = thinking or given.thinking
+        level = parse_level(thinking) if thinking else ""
+        if level is None:
+            raise HomarusError(f"thinking={thinking!r} is no thinking level", cure=f"there are {', '.join(LEVELS)}")
         return replace(
             given,
             model=model or given.model or self.model,
-            thinking=thinking or given.thinking,
+            thinking=level,
             images=tuple(images) or given.images,
             seconds=given.seconds if seconds is None else seconds,
             instructions=given.instructions or self.instructions,

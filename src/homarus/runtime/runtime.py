@@ -89,7 +89,7 @@ class Runtime:
         home.toolkit.connect(self._backends.services)
         home.toolkit.before_call(Quarantine(home.quarantined.now))
         home.toolkit.processes.tell(self._command_ended)
-        self._closing = False
+        self.closing = False
         # Chat platforms that plugins bring, each with what makes an account of it.
         self.platforms: dict[str, tuple[Manifest, Callable[[Host], Channel]]] = {}
         entries = home.config.get("plugins.entries")
@@ -360,7 +360,7 @@ class Runtime:
     def _command_ended(self, ended: Ended) -> None:
         """Keep the end of a background command for the session that started it, and let that session hear it."""
         key = SessionKey.parse(ended.session)
-        if self._closing or not self.stays or key.is_subagent:
+        if self.closing or not self.stays or key.is_subagent:
             return
         automation = self.automation
         automation.events.add(key, ended.text, ident=f"exec:{ended.id}", taint=("exec",), wake=True)
@@ -400,7 +400,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
-        self._closing = True
+        self.closing = True
         if "automation" in self.__dict__:
             if self.automation.runs_here:  # this process was the home's service
                 await self.home.tell("gateway:shutdown", main_session(self.home.config.default_agent.id), {})
