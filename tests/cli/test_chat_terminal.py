@@ -203,12 +203,18 @@ async def test_two_terminals_go_on_together_after_one_starts_over_and_the_list_l
             second.type("from the second\r")
             for each in (first, second):
                 await each.until("answer to from the first", "answer to from the second")
+            second.type("/new\r")
+            await second.until("A new session begins")
+            first.type("first again\r")
+            second.type("second again\r")
+            for each in (first, second):
+                await each.until("answer to first again", "answer to second again")
             second.type(CTRL_D)
             assert await second.ended() == 0
         assert len(list((tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl"))) == 1
         first.type("/sessions\r")
         await first.until("(put away)", "said before")
-        first.type("\r")
+        first.type("said before\r")
         await first.until("› said before", "2 messages so far", "-again")
         first.type("and on\r")
         await first.until("answer to and on")

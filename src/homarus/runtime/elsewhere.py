@@ -61,8 +61,17 @@ class Elsewhere:
         """Say whether another process has a session open, at the price of one look at its lock."""
         if self._home.sessions.get(session) is not None:
             return False
+        path = self._place(session)
+        while path is not None and owner_of(path) is None:
+            looked_at, path = path, self._place(session)
+            if path == looked_at:
+                return False
+            # It started over between the two looks, and its owner went on with it.
+        return path is not None
+
+    def _place(self, session: SessionKey) -> Path | None:
         info = self._home.store(session.agent_id).find(session)
-        return info is not None and owner_of(info.place.path) is not None
+        return info.place.path if info else None
 
     def _takes_over(self, session: SessionKey) -> bool:
         try:
@@ -118,10 +127,12 @@ class Elsewhere:
             if self._home.clock.monotonic() > limit and letters.withdraw(item):
                 return None
             await asyncio.sleep(FIRST_SECONDS)
+        ended = False
         while (answer := letters.answer_to(item)) is None:
-            if not self.holds(session) and self._home.sessions.get(session) is None:
+            if ended:
                 raise HomarusError("the program that had the session open ended before it answered")
             await asyncio.sleep(FIRST_SECONDS)
+            ended = not self.holds(session)
         from msgspec import json
 
         from homarus.commands.router import IntakeResult

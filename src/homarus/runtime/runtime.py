@@ -68,7 +68,7 @@ class Runtime:
         self.home = home
         self.turns = TurnRunner(home)
         self.children = Children(self)
-        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane)
+        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._is_ours)
         self.letters = Letters(home.config.paths.own_dir / "letters")
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
@@ -169,12 +169,15 @@ class Runtime:
         self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
         if self.stays and self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
-                if self.home.sessions.get(key) is not None:
+                if self._is_ours(key):
                     self._take_letters(self.lane(key), key)
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
         return self.lanes.lane(key)
+
+    def _is_ours(self, key: SessionKey) -> bool:
+        return self.home.sessions.get(key) is not None
 
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return the lane of a session that this process has talked in, without opening one."""
