@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.scenarios.home import NOW, House, until
-from tests.scenarios.script import Line
+from tests.scenarios.script import Line, tool
 
 from homarus import Agent
 from homarus.core.clock import ManualClock, SystemClock
@@ -26,8 +27,10 @@ from homarus.core.events import (
     UserAccepted,
 )
 from homarus.core.routes import SessionKey
+from homarus.runtime.client import RunOptions
 from homarus.runtime.elsewhere import Tail
 from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 
 @asynccontextmanager
@@ -199,3 +202,70 @@ async def test_a_command_whose_program_ended_is_an_error_also_for_who_took_the_s
         other.client.runtime.lane(other.key)
         with pytest.raises(HomarusError, match="ended before it answered"):
             await asyncio.wait_for(sent, 60)
+
+
+def waiting_tool() -> tuple[Tool, asyncio.Event]:
+    """A tool that works until it is stopped, and what says that it began."""
+    began = asyncio.Event()
+
+    async def work(context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
+        began.set()
+        with context.cancel.interrupting():
+            await asyncio.sleep(3600)
+        return said("done")
+
+    return tool("work", work), began
+
+
+async def test_a_turn_that_was_stopped_in_a_call_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", Line("", (("work", {}),)), "after that")
+    work, began = waiting_tool()
+    async with house.agent() as owner:
+        owner.client.add_tool(work)
+        await owner.ask("hi")
+        async with following(house) as (_agent, heard, _task):
+            await owner.send("work")
+            await asyncio.wait_for(began.wait(), 60)
+            await until(lambda: ToolStarted in kinds(heard))
+            house.clock.advance(5)
+            await owner.client.stop(owner.key)
+            await until(lambda: RunEnded in kinds(heard))
+            call, ended = heard[-2:]
+            assert isinstance(call, ToolEnded)
+            assert call.seconds == 5
+            assert isinstance(ended, RunEnded)
+            assert (ended.status, ended.error) == ("aborted", "stopped by the user")
+            heard.clear()
+            await owner.ask("go on")
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunStarted, UserAccepted, MessageEnded, RunEnded]
+
+
+async def test_a_turn_that_cannot_begin_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent() as owner:
+        await owner.ask("hi")
+        async with following(house) as (_agent, heard, _task):
+            reply = await owner.ask("hello?", options=RunOptions(cwd=str(tmp_path / "nowhere")))
+            assert not reply.ok
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunStarted, UserAccepted, RunEnded]
+            ended = heard[-1]
+            assert isinstance(ended, RunEnded)
+            assert (ended.status, ended.error) == ("error", reply.error)
+
+
+async def test_whoever_left_a_message_hears_that_its_turn_was_stopped(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", Line("", (("work", {}),)), "another answer")
+    work, began = waiting_tool()
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        owner.client.add_tool(work)
+        await owner.ask("hi")
+        leave = owner.client.attend(owner.key)
+        asked = asyncio.ensure_future(other.ask("work"))
+        await asyncio.wait_for(began.wait(), 60)
+        await owner.client.stop(owner.key)
+        await owner.ask("something else")
+        reply = await asyncio.wait_for(asked, 60)
+        assert (reply.status, reply.text) == ("aborted", "")
+        leave()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from homarus.agent.budget import add_usage
+from homarus.agent.outcome import end_in
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
@@ -92,7 +93,7 @@ class Elsewhere:
                 ours = self._takes_over(session)
                 if (found := await asyncio.to_thread(reply_in_log, self._home, session, item.key)) is not None:
                     reply, _results = found
-                    status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
+                    status = _STATUS.get(reply.stop_reason, "ok")
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
                 if ours:
@@ -196,6 +197,8 @@ class Tail:
     def _told(self, entry: Entry) -> list[RunEvent]:
         if isinstance(entry, Compaction):
             return [Notice("🧹 compacted")]
+        if (end := end_in(entry)) is not None:
+            return [self._ended(end.status, error=end.error)]
         message = entry.message if isinstance(entry, MessageEntry) else None
         match message:
             case User():
@@ -207,10 +210,14 @@ class Tail:
                 told: list[RunEvent] = [MessageEnded(message)]
                 told += [ToolStarted(call.id, call.name, call.arguments) for call in message.calls]
                 if not message.calls:
-                    usage, self._usage, self.running = self._usage, Usage(), False
                     status = _STATUS.get(message.stop_reason, "ok")
-                    told.append(RunEnded("", status, message.text, message.error, usage))
+                    told.append(self._ended(status, message.text, message.error))
                 return told
             case ToolResult():
-                return [ToolEnded(message)]
+                took = (message.details or {}).get("durationMs")
+                return [ToolEnded(message, took / 1000 if isinstance(took, int) else 0.0)]
         return []
+
+    def _ended(self, status: str, text: str = "", error: str = "") -> RunEnded:
+        usage, self._usage, self.running = self._usage, Usage(), False
+        return RunEnded("", status, text, error, usage)
