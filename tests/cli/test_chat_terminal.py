@@ -260,6 +260,28 @@ async def test_escape_in_the_second_terminal_stops_the_first(tmp_path: Path) -> 
             await second.until("■ stopped")
 
 
+async def test_what_was_not_heard_comes_back_into_the_line_of_the_second_terminal(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return hanging("word by word") if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        async with house.chat() as second:
+            await second.until("following")
+            second.type("slow\r")
+            await first.until("› slow", "word by word")
+            await second.until("esc stops")
+            second.type("and the weather\r")
+            await second.until("› and the weather")
+            second.type(ESCAPE)
+            await second.until("■ stopped")
+            await second.until(when=lambda lines: lines.count("› and the weather") == 2)
+            second.type(" of today\r")
+            for each in (first, second):
+                await each.until("answer to and the weather of today")
+    assert len(house.said) == 2
+
+
 async def test_what_was_not_heard_comes_back_into_the_line(tmp_path: Path) -> None:
     def rule(body: Any, number: int) -> Say:
         return hanging("word by word") if "slow" in typed(body) else echo(body, number)

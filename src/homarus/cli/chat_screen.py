@@ -271,10 +271,10 @@ class Screen:
 
     def _stop(self) -> None:
         """End the turn. What was said to it and not heard goes back into the line, to be changed or sent again."""
-        if self._elsewhere or not self._view.running:
+        here = self._view.running and not self._elsewhere
+        self._stopping = self._agent.stop() if here else self._view.running
+        if not here:
             self._do(self._send("/stop"))
-            return
-        self._stopping = self._agent.stop()
 
     def _give_back(self, text: str) -> None:
         buffer = self.session.default_buffer
