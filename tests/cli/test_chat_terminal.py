@@ -260,6 +260,25 @@ async def test_escape_in_the_second_terminal_stops_the_first(tmp_path: Path) -> 
             await second.until("■ stopped")
 
 
+async def test_the_second_terminal_says_that_the_first_is_asked_and_rests_when_it_was_stopped(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return Say(calls=(("exec", {"command": "sleep 30"}),)) if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule, sandbox={"mode": "off"}) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        async with house.chat() as second:
+            await second.until("following")
+            second.type("slow\r")
+            await first.until("allow “sleep 30”?")
+            await second.until("? sleep 30", "(answer it in the other terminal)", "esc stops")
+            await asyncio.sleep(1)  # a key pressed as the question comes up is not taken for an answer
+            first.type("y")
+            await first.until("allow-once: sleep 30")
+            first.type(ESCAPE)
+            for each in (first, second):
+                await each.until("■ stopped", gone="esc stops")
+
+
 async def test_what_was_not_heard_comes_back_into_the_line_of_the_second_terminal(tmp_path: Path) -> None:
     def rule(body: Any, number: int) -> Say:
         return hanging("word by word") if "slow" in typed(body) else echo(body, number)

@@ -14,6 +14,7 @@ from tests.scenarios.home import NOW, House, until
 from tests.scenarios.script import Line, tool
 
 from homarus import Agent
+from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
@@ -28,7 +29,7 @@ from homarus.core.events import (
 )
 from homarus.core.routes import SessionKey
 from homarus.runtime.client import RunOptions
-from homarus.runtime.elsewhere import Tail
+from homarus.runtime.elsewhere import FOLLOW_SECONDS, Tail
 from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
@@ -268,4 +269,29 @@ async def test_whoever_left_a_message_hears_that_its_turn_was_stopped(tmp_path: 
         await owner.ask("something else")
         reply = await asyncio.wait_for(asked, 60)
         assert (reply.status, reply.text) == ("aborted", "")
+        leave()
+
+
+async def test_those_who_follow_are_told_once_what_is_asked_there(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent(clock=SystemClock()) as owner:
+        await owner.ask("hi")
+        leave, toolkit = owner.client.attend(owner.key), owner.client.home.toolkit
+
+        def asking(session: str, summary: str) -> asyncio.Future[str]:
+            facts = {"digest": summary, "kind": "exec", "subject": summary, "agent_id": "main", "session": session}
+            request = toolkit.approvals.new_request(summary=summary, reason="a command would run", **facts)
+            return asyncio.ensure_future(toolkit.approvals.ask(request, toolkit.approvers, Cancel()))
+
+        async with following(house) as (_agent, heard, _task):
+            toolkit.approvers.works_for("agent:main:other", str(owner.key))
+            asked = [asking("agent:main:other", "not ours"), asking(str(owner.key), "ls /etc")]
+            await until(lambda: Notice in kinds(heard))
+            await asyncio.sleep(2 * FOLLOW_SECONDS)
+            (notice,) = heard
+            assert isinstance(notice, Notice)
+            assert notice.text.startswith("? ls /etc\na command would run (answer it in the other terminal)")
+            for request in toolkit.approvals.read().pending:
+                await owner.client.answer(request.id, "deny")
+            assert [await each for each in asked] == ["deny", "deny"]
         leave()

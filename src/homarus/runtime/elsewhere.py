@@ -105,9 +105,10 @@ class Elsewhere:
 
     async def follow(self, session: SessionKey) -> None:
         """Tell those who listen here what is said there, and take the session as soon as it is free."""
-        tail = Tail(self._home.store(session.agent_id), session)
+        tail, asked = Tail(self._home.store(session.agent_id), session), set[str]()
         while self.holds(session) or not self._takes_over(session):
             self._tell(session, tail)
+            self._tell_questions(session, asked)
             await asyncio.sleep(FOLLOW_SECONDS)
         # Nothing of ours has run yet, so what is still there was said before.
         self._tell(session, tail)
@@ -117,6 +118,16 @@ class Elsewhere:
     def _tell(self, session: SessionKey, tail: Tail) -> None:
         for event in tail.read():
             self._runtime.emit(session, event)
+
+    def _tell_questions(self, session: SessionKey, told: set[str]) -> None:
+        """Say once what the turn there, or a sub-agent of it, waits for; it is answered where it was asked."""
+        asked = [each for each in self._home.toolkit.approvals.read().pending if each.id not in told]
+        children = {kept.run.child for kept in self._runtime.children.books.look(session).open} if asked else set()
+        for request in asked:
+            if request.session in {str(session), *children}:
+                told.add(request.id)
+                text = f"? {request.summary}\n{request.reason} (answer it in the other terminal)"
+                self._runtime.emit(session, Notice(text, "warning"))
 
     async def command(self, session: SessionKey, inbound: Inbound) -> IntakeResult | None:
         """Have a command carried out by the process that has the session open; None where that one takes no letters."""
