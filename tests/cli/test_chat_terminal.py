@@ -298,7 +298,17 @@ async def test_what_was_not_heard_comes_back_into_the_line_of_the_second_termina
             second.type(" of today\r")
             for each in (first, second):
                 await each.until("answer to and the weather of today")
-    assert len(house.said) == 2
+            first.type("slow again\r")
+            await second.until("› slow again", "esc stops")
+            second.type("said in the second\r")
+            await second.until("› said in the second")
+            await asyncio.sleep(1)  # the first one takes it up within half a second
+            first.type("said in the first\r")
+            await first.until("› said in the first")
+            first.type(ESCAPE)
+            for each, text in ((first, "› said in the first"), (second, "› said in the second")):
+                await each.until(when=lambda lines, text=text: lines.count(text) == 2)
+    assert len(house.said) == 3
 
 
 async def test_what_was_not_heard_comes_back_into_the_line(tmp_path: Path) -> None:

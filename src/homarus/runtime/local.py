@@ -17,6 +17,7 @@ from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
 from homarus.commands.words import ATTACHED, is_stop
+from homarus.core.cancel import STOPPED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
 from homarus.core.events import Notice, RunEnded, RunEvent
@@ -212,12 +213,12 @@ class LocalClient:
             return False
         return self.submit(session, self._inbound(text, RunOptions())) is not None
 
-    def abort(self, session: SessionKey, reason: str = "stopped by the user") -> bool:
+    def abort(self, session: SessionKey, reason: str = STOPPED) -> bool:
         lane = self.runtime.open_lane(session)
         stopped = lane.stop(reason) if lane is not None else False
         return bool(self.children.stop(session, reason)) or stopped
 
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+    async def stop(self, key: SessionKey, reason: str = STOPPED) -> bool:
         """Abort, and return when everything has ended."""
         return await self.runtime.stop(key, reason)
 

@@ -24,7 +24,7 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Turn, TurnRunner, Why
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import STOPPED, Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
@@ -375,7 +375,7 @@ class Runtime:
             finally:
                 del self._operations[key]
 
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+    async def stop(self, key: SessionKey, reason: str = STOPPED) -> bool:
         """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
         lane, operation = self.lanes.get(key), self._operations.get(key)
         stopped = lane.stop(reason) if lane is not None else False
