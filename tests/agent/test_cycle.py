@@ -60,7 +60,7 @@ class Stage:
 
     def start(self) -> None:
         store = SessionStore(self.folder, "main", clock=self.clock, ids=self.ids, main_key="main")
-        self.live = OpenSession(store, MAIN, "/w")
+        self.live = OpenSession(store, MAIN, store.open_writer(MAIN, cwd="/w"))
 
     def restart(self) -> None:
         self.live.close()

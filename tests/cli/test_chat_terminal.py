@@ -204,12 +204,18 @@ async def test_two_terminals_go_on_together_after_one_starts_over_and_the_list_l
             second.type("from the second\r")
             for each in (first, second):
                 await each.until("answer to from the first", "answer to from the second")
+            second.type("/new\r")
+            await second.until("A new session begins")
+            first.type("first again\r")
+            second.type("second again\r")
+            for each in (first, second):
+                await each.until("answer to first again", "answer to second again")
             second.type(CTRL_D)
             assert await second.ended() == 0
         assert len(list((tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl"))) == 1
         first.type("/sessions\r")
         await first.until("(put away)", "said before")
-        first.type("\r")
+        first.type("said before\r")
         await first.until("› said before", "2 messages so far", "-again")
         first.type("and on\r")
         await first.until("answer to and on")
@@ -253,6 +259,57 @@ async def test_escape_in_the_second_terminal_stops_the_first(tmp_path: Path) -> 
             second.type(ESCAPE)
             await first.until("■ stopped")
             await second.until("■ stopped")
+
+
+async def test_the_second_terminal_says_that_the_first_is_asked_and_rests_when_it_was_stopped(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return Say(calls=(("exec", {"command": "sleep 30"}),)) if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule, sandbox={"mode": "off"}) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        async with house.chat() as second:
+            await second.until("following")
+            second.type("slow\r")
+            await first.until("allow “sleep 30”?")
+            await second.until("? sleep 30", "(answer it in the other terminal)", "esc stops")
+            await asyncio.sleep(1)  # a key pressed as the question comes up is not taken for an answer
+            first.type("y")
+            await first.until("allow-once: sleep 30")
+            first.type(ESCAPE)
+            for each in (first, second):
+                await each.until("■ stopped", gone="esc stops")
+
+
+async def test_what_was_not_heard_comes_back_into_the_line_of_the_second_terminal(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return hanging("word by word") if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        async with house.chat() as second:
+            await second.until("following")
+            second.type("slow\r")
+            await first.until("› slow", "word by word")
+            await second.until("esc stops")
+            second.type("and the weather\r")
+            await second.until("› and the weather")
+            second.type(ESCAPE)
+            await second.until("■ stopped")
+            await second.until(when=lambda lines: lines.count("› and the weather") == 2)
+            second.type(" of today\r")
+            for each in (first, second):
+                await each.until("answer to and the weather of today")
+            first.type("slow again\r")
+            await second.until("› slow again", "esc stops")
+            second.type("said in the second\r")
+            await second.until("› said in the second")
+            await asyncio.sleep(1)  # the first one takes it up within half a second
+            first.type("said in the first\r")
+            await first.until("› said in the first")
+            first.type(ESCAPE)
+            for each, text in ((first, "› said in the first"), (second, "› said in the second")):
+                await each.until(when=lambda lines, text=text: lines.count(text) == 2)
+    assert len(house.said) == 3
 
 
 async def test_what_was_not_heard_comes_back_into_the_line(tmp_path: Path) -> None:

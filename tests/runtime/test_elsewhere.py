@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.scenarios.home import House, until
-from tests.scenarios.script import Line
+from tests.scenarios.home import NOW, House, until
+from tests.scenarios.script import Line, tool
 
 from homarus import Agent
-from homarus.core.clock import SystemClock
-from homarus.core.errors import Locked
+from homarus.core.cancel import Cancel
+from homarus.core.clock import ManualClock, SystemClock
+from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
     Notice,
@@ -24,7 +27,11 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
-from homarus.runtime.elsewhere import Tail
+from homarus.core.routes import SessionKey
+from homarus.runtime.client import RunOptions
+from homarus.runtime.elsewhere import FOLLOW_SECONDS, Tail
+from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 
 @asynccontextmanager
@@ -113,3 +120,178 @@ async def test_a_line_that_is_being_written_waits_and_a_fresh_transcript_is_told
         events = tail.read()
         assert events[0] == Notice("the session starts over")
         assert [event.message.text for event in events if isinstance(event, UserAccepted)] == ["second"]
+
+
+@pytest.mark.parametrize("label", ["", "the trip"])
+async def test_a_session_that_starts_over_is_free_for_nobody_meanwhile(tmp_path: Path, label: str) -> None:
+    house = House(tmp_path, "hello", "again")
+
+    class Looking(ManualClock):
+        """Whenever the owner looks at the time, somebody else looks whether the session is free."""
+
+        other: Agent | None = None
+
+        def now(self) -> datetime:
+            if self.other is not None:
+                held.append(self.other.client.is_elsewhere(self.other.key))
+            return super().now()
+
+    held: list[bool] = []
+    clock = Looking(NOW)
+    async with house.agent(clock=clock) as owner, house.agent() as other:
+        await owner.ask("hi")
+        if label:
+            await owner.send(f"/name {label}")
+        before, clock.other = house.row()["sessionId"], other
+        await owner.send("/new")
+        clock.other = None
+        assert house.row()["sessionId"] != before
+        assert held
+        assert all(held)
+        assert (await owner.ask("once more")).text == "again"
+
+
+async def test_a_session_that_starts_over_between_two_looks_is_held_all_the_same(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+
+    class Slow(SessionStore):
+        """Looks, and comes to the lock when the owner has gone on."""
+
+        gone_on = False
+
+        def find(self, key: SessionKey) -> SessionInfo | None:
+            found = super().find(key)
+            if not self.gone_on:
+                self.gone_on = True
+                owner.client.home.start_over(key, "new")
+            return found
+
+    async with house.agent() as owner, house.agent() as other:
+        await owner.ask("hi")
+        home = other.client.home
+        home._stores["main"] = Slow.of(home.config, "main", clock=home.clock, ids=home.ids)
+        assert other.client.is_elsewhere(other.key)
+
+
+async def test_whoever_has_the_session_answers_also_after_it_changed_hands(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", "from the other one", "and mine again")
+    async with house.agent() as first:
+        await first.ask("hi")
+        first.client.home.sessions.forget(first.key)  # as one that was not used for long is
+        other = house.agent()
+        leave = other.client.attend(other.key)
+        await asyncio.wait_for(other.client.follow(other.key), 60)
+        assert (await first.ask("who has it?")).text == "from the other one"
+        leave()
+        await other.aclose()
+        assert (await first.ask("and now?")).text == "and mine again"
+    assert house.model.prompts == ["hi", "who has it?", "and now?"]
+
+
+async def test_a_command_whose_program_ended_is_an_error_also_for_who_took_the_session_over(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        leave = owner.client.attend(owner.key)
+        await owner.ask("hi")
+        owner.client.runtime.carry_out = lambda _session, _letter, _item: None  # it ends before it comes to that
+        sent = asyncio.ensure_future(other.send("/pin this"))
+        letters = house.state / "homarus/letters"
+        await until(lambda: letters.is_dir() and bool(list(letters.iterdir())))
+        await until(lambda: not list(letters.iterdir()))
+        leave()
+        owner.client.home.sessions.forget(owner.key)
+        other.client.runtime.lane(other.key)
+        with pytest.raises(HomarusError, match="ended before it answered"):
+            await asyncio.wait_for(sent, 60)
+
+
+def waiting_tool() -> tuple[Tool, asyncio.Event]:
+    """A tool that works until it is stopped, and what says that it began."""
+    began = asyncio.Event()
+
+    async def work(context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
+        began.set()
+        with context.cancel.interrupting():
+            await asyncio.sleep(3600)
+        return said("done")
+
+    return tool("work", work), began
+
+
+async def test_a_turn_that_was_stopped_in_a_call_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", Line("", (("work", {}),)), "after that")
+    work, began = waiting_tool()
+    async with house.agent() as owner:
+        owner.client.add_tool(work)
+        await owner.ask("hi")
+        async with following(house) as (_agent, heard, _task):
+            await owner.send("work")
+            await asyncio.wait_for(began.wait(), 60)
+            await until(lambda: ToolStarted in kinds(heard))
+            house.clock.advance(5)
+            await owner.client.stop(owner.key)
+            await until(lambda: RunEnded in kinds(heard))
+            call, ended = heard[-2:]
+            assert isinstance(call, ToolEnded)
+            assert call.seconds == 5
+            assert isinstance(ended, RunEnded)
+            assert (ended.status, ended.error) == ("aborted", "stopped by the user")
+            heard.clear()
+            await owner.ask("go on")
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunStarted, UserAccepted, MessageEnded, RunEnded]
+
+
+async def test_a_turn_that_cannot_begin_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent() as owner:
+        await owner.ask("hi")
+        async with following(house) as (_agent, heard, _task):
+            reply = await owner.ask("hello?", options=RunOptions(cwd=str(tmp_path / "nowhere")))
+            assert not reply.ok
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunStarted, UserAccepted, RunEnded]
+            ended = heard[-1]
+            assert isinstance(ended, RunEnded)
+            assert (ended.status, ended.error) == ("error", reply.error)
+
+
+async def test_whoever_left_a_message_hears_that_its_turn_was_stopped(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", Line("", (("work", {}),)), "another answer")
+    work, began = waiting_tool()
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        owner.client.add_tool(work)
+        await owner.ask("hi")
+        leave = owner.client.attend(owner.key)
+        asked = asyncio.ensure_future(other.ask("work"))
+        await asyncio.wait_for(began.wait(), 60)
+        await owner.client.stop(owner.key)
+        await owner.ask("something else")
+        reply = await asyncio.wait_for(asked, 60)
+        assert (reply.status, reply.text) == ("aborted", "")
+        leave()
+
+
+async def test_those_who_follow_are_told_once_what_is_asked_there(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent(clock=SystemClock()) as owner:
+        await owner.ask("hi")
+        leave, toolkit = owner.client.attend(owner.key), owner.client.home.toolkit
+
+        def asking(session: str, summary: str) -> asyncio.Future[str]:
+            facts = {"digest": summary, "kind": "exec", "subject": summary, "agent_id": "main", "session": session}
+            request = toolkit.approvals.new_request(summary=summary, reason="a command would run", **facts)
+            return asyncio.ensure_future(toolkit.approvals.ask(request, toolkit.approvers, Cancel()))
+
+        async with following(house) as (_agent, heard, _task):
+            toolkit.approvers.works_for("agent:main:other", str(owner.key))
+            asked = [asking("agent:main:other", "not ours"), asking(str(owner.key), "ls /etc")]
+            await until(lambda: Notice in kinds(heard))
+            await asyncio.sleep(2 * FOLLOW_SECONDS)
+            (notice,) = heard
+            assert isinstance(notice, Notice)
+            assert notice.text.startswith("? ls /etc\na command would run (answer it in the other terminal)")
+            for request in toolkit.approvals.read().pending:
+                await owner.client.answer(request.id, "deny")
+            assert [await each for each in asked] == ["deny", "deny"]
+        leave()

@@ -84,7 +84,9 @@ def test_a_session_that_starts_over_between_the_look_and_the_lock_is_opened_wher
             found = super().find(key)
             if not self.ended:
                 self.ended = True
-                getattr(store(folder, CountingIds(500)), ending)(key)
+                ended = getattr(store(folder, CountingIds(500)), ending)(key)
+                if ending == "reset":
+                    ended.close()
             return found
 
     slow = Slow(folder, "main", clock=ManualClock(NOW), ids=CountingIds(900), main_key="main")
@@ -107,7 +109,7 @@ def test_nobody_opens_the_old_place_before_the_index_names_the_new_one(folder):
         return replace(*args)
 
     watched.index.replace = replaced
-    watched.reset(MAIN)
+    watched.reset(MAIN).close()
     assert seen
     assert texts(store(folder), MAIN) == []
 
@@ -164,14 +166,17 @@ def test_reset_keeps_choices_and_archives_the_transcript(folder):
     talk(sessions, MAIN, "one")
     sessions.update(MAIN, thinking_level="high", compaction_count=3)
     old = sessions.find(MAIN)
-    fresh = sessions.reset(MAIN)
+    with sessions.reset(MAIN) as writer:
+        fresh = sessions.find(MAIN)
+        assert fresh.place.path == writer.path
     assert fresh.entry.session_id != old.entry.session_id
     assert (fresh.entry.thinking_level, fresh.entry.compaction_count) == ("high", 0)
     archive = folder / f"{old.entry.session_id}.jsonl.reset.2026-05-01T09-00-00.000Z"
     assert archive.exists() and not old.place.path.exists()
     assert [place.path for place in sessions.archives()] == [archive]
     assert texts(sessions, MAIN) == []
-    assert sessions.reset(SessionKey.parse("agent:main:explicit:never")).entry.session_id
+    with sessions.reset(SessionKey.parse("agent:main:explicit:never")) as writer:
+        assert writer.session_id == "never"
 
 
 def test_a_session_whose_time_is_up_starts_over_when_somebody_talks(folder):
@@ -185,7 +190,8 @@ def test_a_session_whose_time_is_up_starts_over_when_somebody_talks(folder):
     sessions.update(MAIN, last_heartbeat_text="ok")  # bookkeeping keeps nothing alive
     assert sessions.overdue(MAIN, SessionSettings(), UTC) is None
     assert sessions.overdue(MAIN, daily, UTC) == "daily"
-    assert sessions.reset(MAIN).entry.started_by == "reset"
+    sessions.reset(MAIN).close()
+    assert sessions.find(MAIN).entry.started_by == "reset"
     assert sessions.find(MAIN).entry.session_id != old
     assert sessions.overdue(MAIN, daily, UTC) is None
 
@@ -454,7 +460,7 @@ def test_a_name_belongs_to_one_session_and_stays_with_its_conversation(tmp_path)
     assert store.find(MAIN).title == "Tea talk" and store.find(MAIN).entry.updated_at == before.entry.updated_at
     with pytest.raises(Unknown, match="agent:main:main is called"):
         store.rename(SessionKey.parse("agent:main:other"), "tea TALK")
-    store.reset(MAIN, by="new")
+    store.reset(MAIN, by="new").close()
     assert store.find(MAIN).title == ""
     (archive,) = store.archives()
     assert archived_label(archive) == "Tea talk"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, date, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -91,7 +91,19 @@ class Home:
     def _open_session(self, key: SessionKey) -> OpenSession:
         remember_good(self.config, explicit=True)
         seed_agent(self.config, key.agent_id, self.env, self.clock)
-        return OpenSession(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
+        store = self.store(key.agent_id)
+        return OpenSession(store, key, store.open_writer(key, cwd=str(self.workspace(key.agent_id))))
+
+    def start_over(self, key: SessionKey, by: Literal["new", "reset"]) -> None:
+        """Give a session a fresh transcript (see `SessionStore.reset`), which is open then; nobody else has it meanwhile."""
+        store, live = self.store(key.agent_id), self.sessions.get(key)
+        held, cwd = live.writer if live else None, str(self.workspace(key.agent_id))
+        try:
+            writer = store.reset(key, by=by, cwd=cwd, held=held)
+        except BaseException:
+            self.sessions.forget(key)  # how far it came is read anew
+            raise
+        self.sessions.put(key, OpenSession(store, key, writer))
 
     def memory(self, agent_id: str) -> Memory:
         """Return an agent's memory as the configuration has it now; another one only where that makes a difference."""

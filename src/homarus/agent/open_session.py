@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 class OpenSession:
     """One open session: its writer, its row in the index, and what its turns have said."""
 
-    def __init__(self, store: SessionStore, key: SessionKey, cwd: str) -> None:
+    def __init__(self, store: SessionStore, key: SessionKey, writer: SessionWriter) -> None:
         self.store = store
         self.key = key
-        self.writer: SessionWriter = store.open_writer(key, cwd=cwd)
+        self.writer = writer
         # The session's row as it was found last; other writers of the row are seen with `refresh`.
         self.entry = SessionEntry(session_id=self.writer.session_id)
         self._stamp: object = ()
@@ -193,6 +193,11 @@ class OpenSessions:
                 break
             if old not in self._used:
                 self._open.pop(old).close()
+
+    def put(self, key: SessionKey, live: OpenSession) -> None:
+        """Go on with a session in another transcript; the one before it is closed."""
+        self.forget(key)
+        self._open[key] = live
 
     def forget(self, key: SessionKey) -> None:
         """Close a session, because it starts over or goes away."""

@@ -17,9 +17,9 @@ from homarus.agent.budget import Meter
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel
 from homarus.agent.open_session import OpenSession
-from homarus.agent.outcome import Outcome, Status
+from homarus.agent.outcome import Outcome, Status, note_end
 from homarus.agent.prepare import Prepared, compose_turn, prepare
-from homarus.agent.resume import settle_open_calls
+from homarus.agent.resume import cut_off, settle_open_calls
 from homarus.agent.window import open_window
 from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
@@ -167,20 +167,18 @@ class TurnRunner:
     async def run(self, turn: Turn) -> Outcome:
         """Run a turn to its end. Exactly one `RunEnded` is emitted, whatever happens."""
         started = self._home.clock.monotonic()
-        try:
-            with self._home.opened(turn.session) as live:
-                live.writer.begin_run(turn.run_id)
-                outcome = await self._opened(turn, live)
-        except Cancelled as stop:
-            outcome = Outcome(Status.ABORTED, error=stop.message)
-        except HomarusError as problem:
-            outcome = Outcome(Status.ERROR, error=str(problem))
-        except Exception as problem:  # noqa: BLE001 - whatever went wrong, the one who waits is told
-            _log.exception("a turn failed")
-            outcome = Outcome(Status.ERROR, error=f"unexpected failure: {type(problem).__name__}: {problem}")
+        outcome = await _outcome_of(self._in_session(turn))
         seconds = self._home.clock.monotonic() - started
         turn.emit(RunEnded(turn.run_id, outcome.status, outcome.text, outcome.error, outcome.spent.usage, seconds))
         return outcome
+
+    async def _in_session(self, turn: Turn) -> Outcome:
+        with self._home.opened(turn.session) as live:
+            live.writer.begin_run(turn.run_id)
+            outcome = await _outcome_of(self._opened(turn, live))
+            if cut_off(live.writer.branch):
+                note_end(live.writer, outcome)
+            return outcome
 
     async def _opened(self, turn: Turn, live: OpenSession) -> Outcome:
         """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
@@ -319,6 +317,19 @@ class TurnRunner:
         keep = live.note if outcome.ok else live.update  # how it failed is known at once, also after a crash
         keep(**fields)
         prepared.meter.took(outcome.spent.seconds)
+
+
+async def _outcome_of(work: Awaitable[Outcome]) -> Outcome:
+    """Return what a turn comes to, whatever goes wrong: the one who waits is told."""
+    try:
+        return await work
+    except Cancelled as stop:
+        return Outcome(Status.ABORTED, error=stop.message)
+    except HomarusError as problem:
+        return Outcome(Status.ERROR, error=str(problem))
+    except Exception as problem:  # noqa: BLE001 - see above
+        _log.exception("a turn failed")
+        return Outcome(Status.ERROR, error=f"unexpected failure: {type(problem).__name__}: {problem}")
 
 
 def _carry_taint(live: OpenSession, prepared: Prepared) -> None:

@@ -45,6 +45,7 @@ from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
+from homarus.core.cancel import STOPPED
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -133,7 +134,6 @@ class Screen:
         self._pasted = history.path.parent / "pasted"
         self._sending: dict[asyncio.Task[None], float] = {}  # and since when
         self._typed: dict[str, str] = {}  # what no turn has taken yet, by the key of its message
-        self._stopping = False
         self._following: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -273,8 +273,8 @@ class Screen:
         """End the turn. What was said to it and not heard goes back into the line, to be changed or sent again."""
         if self._elsewhere or not self._view.running:
             self._do(self._send("/stop"))
-            return
-        self._stopping = self._agent.stop()
+        else:
+            self._agent.stop()
 
     def _give_back(self, text: str) -> None:
         buffer = self.session.default_buffer
@@ -324,11 +324,10 @@ class Screen:
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
             self._typed.pop(event.message.idempotency_key, None)
-        if isinstance(event, RunEnded) and self._stopping:
-            self._stopping = False
-            if event.status == "aborted":  # what no turn has taken by now was forgotten with it
-                self._give_back("\n".join(self._typed.values()))
-                self._typed.clear()
+        if isinstance(event, RunEnded) and (event.status, event.error) == ("aborted", STOPPED):
+            # What no turn has taken by now was forgotten with it, in whichever terminal it was stopped.
+            self._give_back("\n".join(self._typed.values()))
+            self._typed.clear()
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()

@@ -14,6 +14,7 @@ from types import TracebackType
 from homarus.core.errors import Cancelled
 
 _log = logging.getLogger(__name__)
+STOPPED = "stopped by the user"  # the reason where a person stops a turn; what waited for it is forgotten then
 
 
 class Cancel:

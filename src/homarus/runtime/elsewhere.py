@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from homarus.agent.budget import add_usage
+from homarus.agent.outcome import end_in
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
@@ -61,8 +62,17 @@ class Elsewhere:
         """Say whether another process has a session open, at the price of one look at its lock."""
         if self._home.sessions.get(session) is not None:
             return False
+        path = self._place(session)
+        while path is not None and owner_of(path) is None:
+            looked_at, path = path, self._place(session)
+            if path == looked_at:
+                return False
+            # It started over between the two looks, and its owner went on with it.
+        return path is not None
+
+    def _place(self, session: SessionKey) -> Path | None:
         info = self._home.store(session.agent_id).find(session)
-        return info is not None and owner_of(info.place.path) is not None
+        return info.place.path if info else None
 
     def in_this_process(self, session: SessionKey) -> bool:
         """Say whether this very process has a session open, through another agent."""
@@ -88,7 +98,7 @@ class Elsewhere:
                 ours = self._takes_over(session)
                 if (found := await asyncio.to_thread(reply_in_log, self._home, session, item.key)) is not None:
                     reply, _results = found
-                    status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
+                    status = _STATUS.get(reply.stop_reason, "ok")
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
                 if ours:
@@ -100,9 +110,10 @@ class Elsewhere:
 
     async def follow(self, session: SessionKey) -> None:
         """Tell those who listen here what is said there, and take the session as soon as it is free."""
-        tail = Tail(self._home.store(session.agent_id), session)
+        tail, asked = Tail(self._home.store(session.agent_id), session), set[str]()
         while self.holds(session) or not self._takes_over(session):
             self._tell(session, tail)
+            self._tell_questions(session, asked)
             await asyncio.sleep(FOLLOW_SECONDS)
         # Nothing of ours has run yet, so what is still there was said before.
         self._tell(session, tail)
@@ -112,6 +123,16 @@ class Elsewhere:
     def _tell(self, session: SessionKey, tail: Tail) -> None:
         for event in tail.read():
             self._runtime.emit(session, event)
+
+    def _tell_questions(self, session: SessionKey, told: set[str]) -> None:
+        """Say once what the turn there, or a sub-agent of it, waits for; it is answered where it was asked."""
+        asked = [each for each in self._home.toolkit.approvals.read().pending if each.id not in told]
+        children = {kept.run.child for kept in self._runtime.children.books.look(session).open} if asked else set()
+        for request in asked:
+            if request.session in {str(session), *children}:
+                told.add(request.id)
+                text = f"? {request.summary}\n{request.reason} (answer it in the other terminal)"
+                self._runtime.emit(session, Notice(text, "warning"))
 
     async def command(self, session: SessionKey, inbound: Inbound) -> IntakeResult | None:
         """Have a command carried out by the process that has the session open; None where that one takes no letters."""
@@ -123,10 +144,12 @@ class Elsewhere:
             if self._home.clock.monotonic() > limit and letters.withdraw(item):
                 return None
             await asyncio.sleep(FIRST_SECONDS)
+        ended = False
         while (answer := letters.answer_to(item)) is None:
-            if not self.holds(session) and self._home.sessions.get(session) is None:
+            if ended:
                 raise HomarusError("the program that had the session open ended before it answered")
             await asyncio.sleep(FIRST_SECONDS)
+            ended = not self.holds(session)
         from msgspec import json
 
         from homarus.commands.router import IntakeResult
@@ -190,6 +213,8 @@ class Tail:
     def _told(self, entry: Entry) -> list[RunEvent]:
         if isinstance(entry, Compaction):
             return [Notice("🧹 compacted")]
+        if (end := end_in(entry)) is not None:
+            return [self._ended(end.status, error=end.error)]
         message = entry.message if isinstance(entry, MessageEntry) else None
         match message:
             case User():
@@ -201,10 +226,14 @@ class Tail:
                 told: list[RunEvent] = [MessageEnded(message)]
                 told += [ToolStarted(call.id, call.name, call.arguments) for call in message.calls]
                 if not message.calls:
-                    usage, self._usage, self.running = self._usage, Usage(), False
                     status = _STATUS.get(message.stop_reason, "ok")
-                    told.append(RunEnded("", status, message.text, message.error, usage))
+                    told.append(self._ended(status, message.text, message.error))
                 return told
             case ToolResult():
-                return [ToolEnded(message)]
+                took = (message.details or {}).get("durationMs")
+                return [ToolEnded(message, took / 1000 if isinstance(took, int) else 0.0)]
         return []
+
+    def _ended(self, status: str, text: str = "", error: str = "") -> RunEnded:
+        usage, self._usage, self.running = self._usage, Usage(), False
+        return RunEnded("", status, text, error, usage)

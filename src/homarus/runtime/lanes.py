@@ -21,9 +21,15 @@ MAX_LANES = 64
 class Lanes:
     """Holds at most `MAX_LANES` lanes that are idle, and every lane that is not."""
 
-    def __init__(self, inboxes: Path, open_: Callable[[SessionKey, Inbox], SessionLane]) -> None:
+    def __init__(
+        self,
+        inboxes: Path,
+        open_: Callable[[SessionKey, Inbox], SessionLane],
+        is_ours: Callable[[SessionKey], bool],
+    ) -> None:
         self._inboxes = inboxes
         self._open = open_
+        self._is_ours = is_ours
         self._lanes: dict[SessionKey, SessionLane] = {}
 
     def get(self, key: SessionKey) -> SessionLane | None:
@@ -48,6 +54,10 @@ class Lanes:
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session, opening it if need be."""
         lane = self._lanes.get(key)
+        if lane is not None and lane.idle_now and not self._is_ours(key):
+            # Its session was let go, and another process may have it by now, or have had it: then the inbox holds something else.
+            self._lanes.pop(key).release()
+            lane = None
         if lane is None:
             lane = self._lanes[key] = self._open(key, Inbox(inbox_path(self._inboxes, key)))
             self._trim()

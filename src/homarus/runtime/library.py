@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from msgspec.structs import replace
 
 from homarus.config.paths import resolve_paths
+from homarus.core.cancel import STOPPED
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEvent
@@ -301,7 +302,7 @@ class Agent:
         """Say something to the running turn; False when none runs, and then nothing was sent."""
         return self.client.steer(self.key, text)
 
-    def stop(self, reason: str = "stopped by the user") -> bool:
+    def stop(self, reason: str = STOPPED) -> bool:
         """End the running turn and its sub-agents, and forget what waits; False when there was nothing to stop."""
         return self.client.abort(self.key, reason)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
 from homarus.commands.words import ATTACHED, is_stop
+from homarus.core.cancel import STOPPED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
 from homarus.core.events import Notice, RunEnded, RunEvent
@@ -211,12 +212,12 @@ class LocalClient:
             return False
         return self.submit(session, self._inbound(text, RunOptions())) is not None
 
-    def abort(self, session: SessionKey, reason: str = "stopped by the user") -> bool:
+    def abort(self, session: SessionKey, reason: str = STOPPED) -> bool:
         lane = self.runtime.open_lane(session)
         stopped = lane.stop(reason) if lane is not None else False
         return bool(self.children.stop(session, reason)) or stopped
 
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+    async def stop(self, key: SessionKey, reason: str = STOPPED) -> bool:
         """Abort, and return when everything has ended."""
         return await self.runtime.stop(key, reason)
 
@@ -318,16 +319,11 @@ class LocalClient:
         """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
         await self.stop(key, "the session starts over")
         async with self.runtime.exclusively(key):
-            store = self.home.store(key.agent_id)
-            if store.find(key) is None:
+            if self.home.store(key.agent_id).find(key) is None:
                 return []
             notes = await self.tell_hooks(event, key, caller)
             self.home.tell.session_ended(key, event.rpartition(":")[2])
-            self.home.sessions.forget(key)
-            store.reset(key, by="new" if event == "command:new" else "reset")
-            # Taken at once, so that another terminal that follows it does not come first and we miss what is said there.
-            with suppress(Locked), self.home.opened(key):
-                pass
+            self.home.start_over(key, "new" if event == "command:new" else "reset")
             return notes
 
     async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:

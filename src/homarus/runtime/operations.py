@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.agent.home import Home
+from homarus.agent.outcome import Status, end_in
 from homarus.config.keypath import lookup
 from homarus.config.load import inspect_config
 from homarus.config.redact import redact, redact_text
@@ -21,7 +22,7 @@ from homarus.config.view import Config
 from homarus.config.write import Operation, change
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
-from homarus.core.messages import Assistant, Message, Text, ToolResult, User
+from homarus.core.messages import Assistant, Message, StopReason, Text, ToolResult, User
 from homarus.core.routes import SessionKey
 from homarus.runtime.events import Watcher
 from homarus.sessions.codec import keys_of
@@ -290,18 +291,32 @@ def reply_in_log(home: Home, session: SessionKey, key: str) -> tuple[Assistant, 
         return None
     try:
         with visit(info.place) as source:
-            entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
+            entries = load_tail(source).entries
     except OSError:
         return None
-    begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
+    said = (at for at, entry in enumerate(entries) if isinstance(entry, MessageEntry) and key in keys_of(entry.body))
+    begun = next(said, None)
     results: list[ToolResult] = []
+    ended: Assistant | None = None  # without a last word; a turn that goes on after that may have one yet
     for entry in entries[begun + 1 :] if begun is not None else ():
-        message = entry.message
-        if isinstance(message, ToolResult):
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if (end := end_in(entry)) is not None:
+            ended = Assistant((), stop_reason=_REASONS[end.status], error=end.error)
+        elif isinstance(message, User) and ended is not None:
+            break
+        elif isinstance(message, ToolResult):
             results.append(message)
-        if isinstance(message, Assistant) and not message.calls:
+        elif isinstance(message, Assistant) and not message.calls:
             return message, tuple(results)
-    return None
+    return (ended, tuple(results)) if ended is not None else None
+
+
+_REASONS = {
+    Status.OK: StopReason.STOP,
+    Status.ERROR: StopReason.ERROR,
+    Status.TIMEOUT: StopReason.ERROR,
+    Status.ABORTED: StopReason.ABORTED,
+}
 
 
 # Keys that name a program which is run later: only whoever can write the file may set them.

@@ -24,7 +24,7 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Turn, TurnRunner, Why
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import STOPPED, Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
@@ -68,7 +68,7 @@ class Runtime:
         self.home = home
         self.turns = TurnRunner(home)
         self.children = Children(self)
-        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane)
+        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._is_ours)
         self.letters = Letters(home.config.paths.own_dir / "letters")
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
@@ -169,12 +169,15 @@ class Runtime:
         self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
         if self.stays and self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
-                if self.home.sessions.get(key) is not None:
+                if self._is_ours(key):
                     self._take_letters(self.lane(key), key)
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
         return self.lanes.lane(key)
+
+    def _is_ours(self, key: SessionKey) -> bool:
+        return self.home.sessions.get(key) is not None
 
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return the lane of a session that this process has talked in, without opening one."""
@@ -377,7 +380,7 @@ class Runtime:
             finally:
                 del self._operations[key]
 
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+    async def stop(self, key: SessionKey, reason: str = STOPPED) -> bool:
         """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
         lane, operation = self.lanes.get(key), self._operations.get(key)
         stopped = lane.stop(reason) if lane is not None else False

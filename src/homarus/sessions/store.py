@@ -7,6 +7,7 @@ listed beside them and copied into the folder when they are continued.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
@@ -156,14 +157,25 @@ class SessionStore:
             raise
         return writer
 
-    def reset(self, key: SessionKey, *, by: Literal["new", "reset"] = "reset") -> SessionInfo:
-        """Start a conversation over: a fresh id and transcript; the old transcript becomes an archive. `by` says the occasion."""
+    def reset(
+        self,
+        key: SessionKey,
+        *,
+        by: Literal["new", "reset"] = "reset",
+        cwd: str = "",
+        held: SessionWriter | None = None,
+    ) -> SessionWriter:
+        """Start a conversation over: a fresh id and transcript; the old transcript becomes an archive. `by` says the occasion.
+
+        Returned is the writer of the fresh one, which is ours before the index names it. `held` is that of the old one: with
+        it, nobody who waits for the session can come between.
+        """
         info = self.find(key)
-        now = self.clock.now()
-        session_id = self.ids.uuid()
         if info is None:
-            return self._create(key, session_id)
-        more: Json = {"sessionFile": str(self._fresh_path(key, session_id)), "startedBy": by}
+            return self.open_writer(key, cwd=cwd)
+        now, session_id = self.clock.now(), self.ids.uuid()
+        path = self._fresh_path(key, session_id)
+        more: Json = {"sessionFile": str(path), "startedBy": by}
         if info.place.kind is Kind.DATABASE:
             more["importedFrom"] = self._origin(info)
 
@@ -172,8 +184,16 @@ class SessionStore:
                 key, lambda now_there: lifecycle.fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
             )
 
-        row = self._put_away(info, "reset", begin)[1] if info.place.kind is Kind.FILE else begin()
-        return self._info(str(key), row)
+        fresh = SessionWriter(path, session_id, clock=self.clock, ids=self.ids, cwd=cwd)
+        try:
+            if info.place.kind is Kind.FILE:
+                self._put_away(info, "reset", begin, held)
+            else:
+                begin()
+        except BaseException:
+            fresh.close()
+            raise
+        return fresh
 
     def overdue(
         self, key: SessionKey, settings: SessionSettings, zone: tzinfo, *, channel: str = "", threaded: bool = False
@@ -329,16 +349,22 @@ class SessionStore:
     def _origin(self, info: SessionInfo) -> Json:
         return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
 
-    def _put_away(self, info: SessionInfo, why: str, then: Callable[[], T]) -> tuple[Path | None, T]:
+    def _put_away(
+        self, info: SessionInfo, why: str, then: Callable[[], T], held: SessionWriter | None = None
+    ) -> tuple[Path | None, T]:
         """Make an archive of a transcript; what the conversation was called goes along, as its last line.
 
-        `then` changes the index before the lock is let go: whoever waited for it must not go on in the old place.
+        `then` changes the index before the lock is let go: whoever waited for it must not go on in the old place. Whoever has
+        it open passes the writer, which keeps its lock.
         """
         path = info.place.path
         if info.entry.label and path.exists():
-            with SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids) as writer:
+            ident, clock, ids = info.entry.session_id, self.clock, self.ids
+            with nullcontext(held) if held else SessionWriter(path, ident, clock=clock, ids=ids) as writer:
                 writer.append(LABEL, {"name": info.entry.label})
-        with own(path, self.clock.now()):
+        if held is not None:
+            held.close_file()
+        with nullcontext() if held else own(path, self.clock.now()):
             return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
 
 

@@ -223,10 +223,14 @@ class SessionWriter:
 
     def close(self) -> None:
         """Let go of the file and of the right to write it; a second call does nothing."""
+        self.close_file()
+        self._lock.release()
+
+    def close_file(self) -> None:
+        """Let go of the file alone; the next entry opens it again."""
         if self._file:
             self._file.close()
             self._file = None
-        self._lock.release()
 
     def __enter__(self) -> Self:
         return self

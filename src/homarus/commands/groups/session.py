@@ -7,6 +7,7 @@ import re
 from homarus.commands.command import Command, CommandContext, CommandReply, said
 from homarus.commands.groups.model import named_model
 from homarus.context.compact import undo
+from homarus.core.cancel import STOPPED
 from homarus.core.errors import ConfigError, Unknown
 from homarus.core.text import human_bytes, slug
 from homarus.sessions.export import Format, render
@@ -62,7 +63,7 @@ async def reset(ctx: CommandContext) -> CommandReply:
 
 async def stop(ctx: CommandContext) -> CommandReply:
     """End the running turn and forget what waits."""
-    stopped = await ctx.client.stop(ctx.session, "stopped by the user")
+    stopped = await ctx.client.stop(ctx.session, STOPPED)
     notes = await ctx.client.tell_hooks("command:stop", ctx.session, ctx.caller)
     return said("\n".join(["Stopped." if stopped else "Nothing was running.", *notes]))
 

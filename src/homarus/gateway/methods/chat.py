@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.commands.command import Need, split_command
+from homarus.core.cancel import STOPPED
 from homarus.core.messages import Image
 from homarus.core.routes import SessionKey
 from homarus.gateway.methods import Call, Method, Params, passed
@@ -258,7 +259,7 @@ async def stop(call: Call, key: SessionKey, run_id: str) -> dict[str, Any]:
     running = call.gateway.runs.open_in(key)
     if run_id and not any(run.id == run_id for run in running):
         return {"ok": True, "aborted": False, "runIds": []}
-    stopped = call.client.abort(key, "stopped by the user")
+    stopped = call.client.abort(key, STOPPED)
     # A run whose message was forgotten before its turn began has no event that ends it.
     await asyncio.sleep(0)
     for run in running:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from homarus.core.cancel import STOPPED
 from homarus.core.events import RunEvent
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
@@ -43,7 +44,7 @@ class StreamParams(Params, frozen=True):
 
 class AbortParams(Params, frozen=True):
     session: str
-    reason: str = "stopped by the user"
+    reason: str = STOPPED
 
 
 class AnswerParams(Params, frozen=True):
