@@ -105,6 +105,7 @@ def test_every_block_that_can_be_switched_off_counts_as_restrictive() -> None:
     ("text", "key", "meant"),
     [
         ('{ modles: { mode: "merge" } }', "modles", "models"),
+        ('{ modles: { mode: "merge" }, models: { mode: "merge" } }', "modles", "models"),
         ('{ agents: { default: { model: "a/b" } } }', "agents.default", "defaults"),
         ('{ agents: { defaults: {}, default: { model: "a/b" } } }', "agents.default", "defaults"),
         ("{ messages: { queue: { debounceMS: 5 } } }", "messages.queue.debounceMS", "debounceMs"),

@@ -65,7 +65,7 @@ def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]
         from homarus.config.known import is_named, near
 
         for key in strange:
-            meant = "" if is_named((*path, key)) else near(str(key), known - value.keys())
+            meant = "" if is_named((*path, key)) else near(str(key), known, taken=value)
             if meant:
                 yield (*path, key), meant
     for field in msgspec.structs.fields(into):
