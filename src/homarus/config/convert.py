@@ -47,6 +47,16 @@ def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
         return typing.cast("T", disabled()) if disabled else into()
 
 
+def fails_closed(into: Any, steps: KeyPath) -> bool:
+    """Say whether a bad value at this place of a block turns the block, or a part around the value, into its `disabled()`."""
+    if _is_struct(into):
+        types_of = {field.encode_name: field.type for field in msgspec.structs.fields(into)}
+        return hasattr(into, "disabled") or bool(steps and fails_closed(types_of.get(str(steps[0])), steps[1:]))
+    if typing.get_origin(into) in (dict, list, tuple):
+        return bool(steps) and any(fails_closed(part, steps[1:]) for part in typing.get_args(into))
+    return any(fails_closed(part, steps) for part in typing.get_args(into))
+
+
 def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Yield the keys that are nearly one of the class and none of its own, each with the one that was meant."""
     origin = typing.get_origin(into)
