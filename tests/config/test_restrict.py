@@ -220,6 +220,7 @@ def test_no_slip_widens_what_is_allowed_deep(tmp_path: Path, seed: int) -> None:
         ("{ agents: { defaults: { budget: { dya: { money: 1 } } } } }", "agents.defaults.budget.dya", "day"),
         ('{ commands: { alowFrom: ["me"] } }', "commands.alowFrom", "allowFrom"),
         ("{ hooks: { internal: { enabeld: false } } }", "hooks.internal.enabeld", "enabled"),
+        ('{ channels: { default: { groupPolicy: "disabled" } } }', "channels.default", "defaults"),
         ("{ hooks: { intrnal: { enabled: false } } }", "hooks.intrnal", "internal"),
         ('{ session: { sendPolcy: { default: "deny" } } }', "session.sendPolcy", "sendPolicy"),
         ('{ gateway: { tools: { dney: ["exec"] } } }', "gateway.tools.dney", "deny"),

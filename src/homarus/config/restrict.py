@@ -71,6 +71,7 @@ _HOLDERS: dict[KeyPath, frozenset[str]] = {
     ("hooks",): frozenset({"internal"}),
     ("session",): frozenset({"sendPolicy"}),
     ("gateway",): frozenset({"tools", "nodes"}),
+    ("channels",): frozenset({"defaults"}),
 }
 # What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
 _MUST_FIT = {
@@ -135,7 +136,7 @@ def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[st
     doubtful = [key for key in table.keys() - restricting if near(key, restricting)]
     here = _node(known_tree(), path) if doubtful else Node()
     for key in doubtful:
-        if here.child(key) is None:
+        if key not in here.names:
             yield _slip((*path, key), near(key, restricting, taken=table), stops=table[key] not in _EMPTY)
 
 
