@@ -92,6 +92,7 @@ _NO_NAMES = frozenset({("channels", "defaults"), ("channels", "modelByChannel")}
 MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
 CHECKS = {
     "channels": "homarus.channels.settings:check",
+    "models": "homarus.models.catalog:check",
     "bindings": "homarus.sessions.routing:check",
     "broadcast": "homarus.sessions.routing:check",
 }
