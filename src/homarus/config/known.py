@@ -21,7 +21,8 @@ from homarus.config.keypath import KeyPath
 BY_HAND = (
     "agents.defaults.cwd",
     "agents.defaults.groupChat.mentionPatterns",
-    "agents.defaults.identity",
+    "agents.defaults.identity.emoji",
+    "agents.defaults.identity.name",
     "agents.defaults.imageMaxDimensionPx",
     "agents.defaults.name",
     "agents.defaults.skills",
