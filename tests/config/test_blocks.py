@@ -56,6 +56,21 @@ def test_a_rule_that_names_no_tool_is_mentioned_where_it_stands(load) -> None:
     assert not has_errors(config.problems)
 
 
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ('{ agents: { defaults: { sandbox: { mode: "al" } } } }', "the strictest reading of its block holds"),
+        ('{ skills: { entries: { pdf: { enabled: "noo" } } } }', "the strictest reading of its block holds"),
+        ("{ skills: { entries: { pdf: 5 } } }", "the strictest reading of its block holds"),
+        ("{ skills: { load: { watch: [] } } }", "the default is used"),
+        ('{ messages: { queue: { cap: "many" } } }', "the default is used"),
+    ],
+)
+def test_what_holds_instead_of_a_bad_value_is_said(load, text: str, holds: str) -> None:
+    [problem] = validate(load(text))
+    assert problem.cure == f"correct the value or remove the key; {holds} until then"
+
+
 def test_a_marker_in_the_file_is_an_error(load) -> None:
     [problem] = [p for p in validate(load(f'{{ a: {{ b: ["{MARKER}"] }} }}')) if p.severity == "error"]
     assert problem.key == "a.b[0]"

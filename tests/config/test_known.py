@@ -105,6 +105,7 @@ def test_every_block_that_can_be_switched_off_counts_as_restrictive() -> None:
     ("text", "key", "meant"),
     [
         ('{ modles: { mode: "merge" } }', "modles", "models"),
+        ('{ modles: { mode: "merge" }, models: { mode: "merge" } }', "modles", "models"),
         ('{ agents: { default: { model: "a/b" } } }', "agents.default", "defaults"),
         ('{ agents: { defaults: {}, default: { model: "a/b" } } }', "agents.default", "defaults"),
         ("{ messages: { queue: { debounceMS: 5 } } }", "messages.queue.debounceMS", "debounceMs"),
@@ -112,6 +113,8 @@ def test_every_block_that_can_be_switched_off_counts_as_restrictive() -> None:
         ("{ agents: { list: [ { id: 'a', workspce: '~' } ] } }", "agents.list[0].workspce", "workspace"),
         ("{ session: { reset: { idleMinute: 5 } } }", "session.reset.idleMinute", "idleMinutes"),
         ("{ memory: { citatons: 'on' } }", "memory.citatons", "citations"),
+        ("{ agents: { list: [ { id: 'a', identity: { nme: 'A' } } ] } }", "agents.list[0].identity.nme", "name"),
+        ("{ channels: { telegam: { enabled: false } } }", "channels.telegam", "telegram"),
     ],
 )
 def test_a_mistyped_key_is_kept_and_named(load, home, text: str, key: str, meant: str) -> None:
@@ -126,12 +129,26 @@ def test_a_mistyped_key_is_kept_and_named(load, home, text: str, key: str, meant
     [
         ("{ agents: { defaults: { heartbeat: { every: '2x' } } } }", "agents.defaults.heartbeat.every", "duration"),
         ("{ agents: { defaults: { thinkingDefault: 'lowish' } } }", "agents.defaults.thinkingDefault", "low"),
+        ("{ agents: { defaults: { thinkingDefault: 'hihg' } } }", "agents.defaults.thinkingDefault", "mean 'high'?"),
+        ("{ agents: { defaults: { sandbox: { mode: 'al' } } } }", "agents.defaults.sandbox.mode", "mean 'all'?"),
+        ("{ tools: { profile: 'codding' } }", "tools.profile", "did you mean 'coding'?"),
+        ("{ tools: { byProvider: { x: { profile: 'ful' } } } }", "tools.byProvider.x.profile", "mean 'full'?"),
+        ("{ models: { mode: 'mergee' } }", "models.mode", "did you mean 'merge'?"),
+        ("{ messages: { queue: { mode: 'steeer' } } }", "messages.queue.mode", "did you mean 'steer'?"),
+        ("{ messages: { queue: { drop: 'olde' } } }", "messages.queue.drop", "did you mean 'old'?"),
+        ("{ messages: { queue: { byChannel: { x: 'q' } } } }", "messages.queue.byChannel.x", "one of steer"),
     ],
 )
 def test_a_mistyped_value_is_named_with_what_may_stand_there(load, text: str, key: str, words: str) -> None:
     [problem] = validate(load(text))
     assert (problem.severity, problem.key) == ("error", key)
     assert words in problem.message
+
+
+def test_words_in_any_case_and_of_any_era_are_right(load) -> None:
+    text = """{ tools: { profile: " Coding " }, agents: { defaults: { thinkingDefault: "Think-Hard" } },
+                messages: { queue: { mode: "Follow-Up", drop: "summarise", byChannel: { x: "steer+backlog", y: "" } } } }"""
+    assert validate(load(text)) == []
 
 
 @pytest.mark.parametrize("text", ["{ every: '30m' }", "{ every: '0m' }", "{ every: '1h30m' }", "{ every: 30 }"])

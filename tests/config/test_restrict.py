@@ -123,7 +123,10 @@ def mutated(rules: dict[str, Any], dice: random.Random) -> tuple[str, str]:
         # A name of the user's own choice has no right spelling.
         if path[-1] in ("main", "openai", "weather"):
             return "text", text[:-1]
-        parent[slip(path[-1], dice) or "x"] = parent.pop(path[-1])
+        old = parent.pop(path[-1])
+        if isinstance(old, dict | list) and dice.random() < 0.5:
+            parent[path[-1]] = type(old)()  # the right name stands beside the mistyped one
+        parent[slip(path[-1], dice) or "x"] = old
     else:
         old = parent[path[-1]]
         new = slip(old, dice) if kind == "name" else dice.choice(WRONG)
@@ -195,10 +198,33 @@ def test_no_slip_widens_what_is_allowed_deep(tmp_path: Path, seed: int) -> None:
         ('{ agent: { defaults: { sandbox: { mode: "all" } } } }', "agent.defaults", "agents.defaults"),
         ('{ agents: { default: { sandbox: { mode: "all" } } } }', "agents.default", "defaults"),
         ('{ agents: { defaults: { sandbx: { workspaceAccess: "none" } } } }', "agents.defaults.sandbx", "sandbox"),
+        ('{ tools: { deny: ["web_fetch"] }, tool: { deny: ["exec"] } }', "tool", "tools"),
+        ('{ tools: { deny: ["web_fetch"], denny: ["exec"] } }', "tools.denny", "deny"),
+        (
+            '{ agents: { defaults: { model: "a/b" }, default: { tools: { deny: ["exec"] } } } }',
+            "agents.default",
+            "defaults",
+        ),
+        (
+            '{ agents: { defaults: { tools: { deny: [] }, tool: { deny: ["exec"] } } } }',
+            "agents.defaults.tool",
+            "tools",
+        ),
+        (
+            '{ agents: { defaults: { sandbox: { mode: "all" }, sandbx: { workspaceAccess: "none" } } } }',
+            "agents.defaults.sandbx",
+            "sandbox",
+        ),
+        ('{ agents: { list: [ { id: "a", skills: ["x"], skill: [] } ] } }', "agents.list[0].skill", "skills"),
         ('{ agents: { list: [ { id: "a", tols: { deny: ["exec"] } } ] } }', "agents.list[0].tols", "tools"),
         ("{ agents: { defaults: { budget: { dya: { money: 1 } } } } }", "agents.defaults.budget.dya", "day"),
         ('{ commands: { alowFrom: ["me"] } }', "commands.alowFrom", "allowFrom"),
         ("{ hooks: { internal: { enabeld: false } } }", "hooks.internal.enabeld", "enabled"),
+        ('{ channels: { default: { groupPolicy: "disabled" } } }', "channels.default", "defaults"),
+        ("{ hooks: { intrnal: { enabled: false } } }", "hooks.intrnal", "internal"),
+        ('{ session: { sendPolcy: { default: "deny" } } }', "session.sendPolcy", "sendPolicy"),
+        ('{ gateway: { tools: { dney: ["exec"] } } }', "gateway.tools.dney", "deny"),
+        ('{ gateway: { nodes: {}, node: { commands: { deny: ["x"] } } } }', "gateway.node", "nodes"),
         ('{ channels: { x: { groups: { g: { tols: { deny: ["exec"] } } } } } }', "channels.x.groups.g.tols", "tools"),
         (
             '{ channels: { x: { groups: { g: { tools: { dney: ["exec"] } } } } } }',
@@ -227,6 +253,9 @@ def test_a_limit_that_nobody_knows_is_no_limit_and_stops_the_program(home) -> No
         "{ tools: { exec: { node: 'x', host: 'gateway' } } }",
         "{ mine: { deny: 1 }, agents: { defaults: { mine: 1 } } }",
         '{ modles: {}, agents: { default: { model: "a/b" } } }',
+        '{ agents: { defaults: { model: "a/b" }, default: { model: "c/d" } } }',
+        '{ tools: { deny: ["exec"] }, tool: {}, agents: { defaults: { sandbox: { mode: "all" }, sandbx: null } } }',
+        '{ gateway: { tls: {}, prot: 5 }, hooks: { tokn: "x" }, session: { scop: "main" } }',
         '{ channels: { irc: { host: "h", nick: "n", channels: ["#room"] } } }',
     ],
 )

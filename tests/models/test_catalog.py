@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from homarus.config.blocks import validate
+from homarus.config.load import inspect_config
+from homarus.config.paths import resolve_paths
 from homarus.core.messages import Usage
 from homarus.models.catalog import DATA, Catalog
 from homarus.models.info import ModelInfo, Price, Quirks, priced
@@ -15,6 +21,29 @@ from homarus.models.settings import ModelsSettings
 
 def catalog(**document: object) -> Catalog:
     return Catalog(msgspec.convert(document, ModelsSettings))
+
+
+@pytest.mark.parametrize(
+    ("provider", "found"),
+    [
+        ({"api": "openai-completion"}, ("error", "models.providers.x.api", "did you mean 'openai-completions'?")),
+        ({"baseUrl": "notaurl"}, ("error", "models.providers.x.baseUrl", "write it like https://host/v1")),
+        ({"baseUrl": "127.0.0.1:8080/v1"}, ("error", "models.providers.x.baseUrl", "write it like https://host/v1")),
+        (
+            {"api": "cohere"},
+            ("info", "models.providers.x.api", "spoken here are openai-completions, anthropic-messages"),
+        ),
+        ({"api": "anthropic", "baseUrl": "http://[::1]:8080/v1"}, None),
+        ({"api": "bedrock-converse-stream"}, None),
+    ],
+)
+def test_a_provider_that_cannot_be_called_is_named_by_validate(
+    tmp_path: Path, provider: dict[str, str], found: tuple[str, str, str] | None
+) -> None:
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    (tmp_path / "openclaw.json").write_text(json.dumps({"models": {"providers": {"x": provider}}}))
+    problems = validate(inspect_config(resolve_paths(env), env))
+    assert [(each.severity, each.key, each.cure) for each in problems] == ([found] if found else [])
 
 
 def test_every_built_in_row_is_usable():

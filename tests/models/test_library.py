@@ -159,6 +159,12 @@ def test_settings():
     assert settings(request(thinking="off"), INFO)["thinking"] is False
 
 
+def test_a_protocol_that_nobody_knows_is_named():
+    with pytest.raises(ConfigError, match="'openai-completion' is no protocol that is known here") as caught:
+        infer(Endpoint(provider="mine", api="openai-completion", base_url="http://127.0.0.1:1/v1"), INFO)
+    assert "models.providers.mine.api" in caught.value.cure
+
+
 def test_a_vendor_that_is_not_installed_says_so():
     with pytest.raises((ConfigError, ImportError)):
         infer(Endpoint(provider="bedrock", api="bedrock-converse-stream", base_url=""), INFO)

@@ -30,8 +30,19 @@ MAX_RESULT, MAX_TEXT = 10_000, 1_000_000
 
 if TYPE_CHECKING:
     from homarus.agent.home import Home
+    from homarus.hooks.discover import HookSet
     from homarus.hooks.events import HookEvent
     from homarus.hooks.registry import Handler, HookRegistry
+
+
+def hooks_of(config: Config, workspace: Path) -> HookSet:
+    """Return the hooks that lie where this configuration looks for them; none is loaded."""
+    from homarus.hooks.discover import find_hooks, standard_roots
+    from homarus.hooks.load import HookSettings
+
+    extra = config.block("hooks.internal", HookSettings).load.extra_dirs
+    folders = [expand(folder, config.paths.home) for folder in extra]
+    return find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=folders))
 
 
 def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, only: str = "") -> HookRegistry | None:
@@ -42,15 +53,14 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     joined = any(isinstance(row, dict) and row.get("enabled") for row in rows)
     if not config.get("hooks.internal") and not joined:
         return None
-    from homarus.hooks.discover import HookSet, find_hooks, standard_roots
+    from homarus.hooks.discover import HookSet
     from homarus.hooks.events import family, listening_order
     from homarus.hooks.load import HookSettings, load_hooks
     from homarus.hooks.manifest import Facts, on_path
     from homarus.hooks.registry import HookRegistry
 
     settings = config.block("hooks.internal", HookSettings)
-    extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
-    found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
+    found = hooks_of(config, workspace)
     heard = set(listening_order(only))
     hooks = tuple(hook for hook in found.hooks if not only or heard & {family(key) for key in hook.events})
     facts = Facts(sys.platform, config.variables(env), on_path(env.get("PATH", "")), config.get)

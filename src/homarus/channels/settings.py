@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from homarus.channels.channel import Manifest, Setting
 from homarus.channels.discovery import RESERVED, manifests
 from homarus.config.keypath import merge
+from homarus.config.known import near
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
 from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
@@ -329,9 +330,11 @@ def check(config: Config) -> None:
     for name in table if isinstance(table, dict) else ():
         manifest = manifests().get(name)
         if manifest is None:
-            if name not in RESERVED:
+            if name not in RESERVED and not config.is_told(("channels", name)):
                 message = "has no effect here: no such channel is served"
-                cure = f"those served are {', '.join(manifests()) or 'none yet'}; it is kept as it is"
+                meant = near(name, manifests(), taken=table)
+                served = f"those served are {', '.join(manifests()) or 'none yet'}; it is kept as it is"
+                cure = f"did you mean '{meant}'?" if meant else served
                 config.report("warning", ("channels", name), message, cure)
             continue
         block = channel_block(config, name) or {}

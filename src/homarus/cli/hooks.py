@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
+from homarus.agent.hook_events import hooks_of
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import clean
-from homarus.config.paths import expand
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError
-from homarus.hooks.discover import Hook, HookSet, find_hooks, standard_roots
+from homarus.hooks.discover import Hook, HookSet
 from homarus.hooks.load import HookSettings, HookStatus, judge
 from homarus.hooks.manifest import Facts, on_path
 from homarus.storage.atomic import create_new
@@ -135,9 +135,7 @@ def check(app: App, as_json: bool) -> int:
 def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
     config = app.config
     settings = config.block("hooks.internal", HookSettings)
-    extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
-    workspace = resolve_workspace(config, config.default_agent.id, app.env)
-    found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
+    found = hooks_of(config, resolve_workspace(config, config.default_agent.id, app.env))
     facts = Facts(sys.platform, config.variables(app.env), on_path(app.env.get("PATH", "")), config.get)
     return found, tuple(judge(hook, settings, facts) for hook in found.hooks)
 

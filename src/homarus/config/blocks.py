@@ -92,6 +92,10 @@ _NO_NAMES = frozenset({("channels", "defaults"), ("channels", "modelByChannel")}
 MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
 CHECKS = {
     "channels": "homarus.channels.settings:check",
+    "models": "homarus.models.catalog:check",
+    "plugins": "homarus.admin.named:check_plugins",
+    "skills": "homarus.admin.named:check_skills",
+    "hooks": "homarus.admin.named:check_hooks",
     "bindings": "homarus.sessions.routing:check",
     "broadcast": "homarus.sessions.routing:check",
 }

@@ -8,9 +8,10 @@ own, turns the whole block into that. A rule that is misspelt must not be a rule
 from __future__ import annotations
 
 import enum
+import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,6 +48,16 @@ def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
         return typing.cast("T", disabled()) if disabled else into()
 
 
+def fails_closed(into: Any, steps: KeyPath) -> bool:
+    """Say whether a bad value at this place of a block turns the block, or a part around the value, into its `disabled()`."""
+    if _is_struct(into):
+        types_of = {field.encode_name: field.type for field in msgspec.structs.fields(into)}
+        return hasattr(into, "disabled") or bool(steps and fails_closed(types_of.get(str(steps[0])), steps[1:]))
+    if typing.get_origin(into) in (dict, list, tuple):
+        return bool(steps) and any(fails_closed(part, steps[1:]) for part in typing.get_args(into))
+    return any(fails_closed(part, steps) for part in typing.get_args(into))
+
+
 def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Yield the keys that are nearly one of the class and none of its own, each with the one that was meant."""
     origin = typing.get_origin(into)
@@ -65,7 +76,7 @@ def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]
         from homarus.config.known import is_named, near
 
         for key in strange:
-            meant = "" if is_named((*path, key)) else near(str(key), known - value.keys())
+            meant = "" if is_named((*path, key)) else near(str(key), known, taken=value)
             if meant:
                 yield (*path, key), meant
     for field in msgspec.structs.fields(into):
@@ -90,7 +101,7 @@ def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
     except msgspec.ValidationError as problem:
         from homarus.config.convert import reason  # most configurations are right, and start without it
 
-        why = reason(problem, into)
+        why = reason(problem, into, value)
     origin, args = typing.get_origin(into), typing.get_args(into)
     if origin is typing.Annotated:
         origin, args = typing.get_origin(args[0]), typing.get_args(args[0])
@@ -207,20 +218,38 @@ _GIVEN = {
 }
 
 
-def reason(problem: msgspec.ValidationError, into: Any) -> str:
+def one_of(words: Iterable[str], *, also: Iterable[str] = ()) -> msgspec.Meta:
+    """Return what makes a text one of these words, in any case and with space around it; `also` are taken and not offered. Empty is unset."""
+    offered = tuple(words)
+    pattern = "|".join(re.escape(word) for word in (*offered, *also))
+    return msgspec.Meta(
+        pattern=f"(?i)^(\\s*({pattern})\\s*)?$", description=f"one of {', '.join(offered)}", extra={"words": offered}
+    )
+
+
+def reason(problem: msgspec.ValidationError, into: Any, value: Any = None) -> str:
     text = str(problem).split(" - at `")[0].replace("`", "'")
+    names = list(dict.fromkeys(_choices(into)))
     if text.startswith("Invalid enum value"):
         chosen = text.removeprefix("Invalid enum value ")
-        names = list(dict.fromkeys(_choices(into)))
-        return f"{chosen} is none of {', '.join(names)}" if names else f"{chosen} is not known here"
+        return (
+            f"{chosen} is none of {', '.join(names)}{_meant(value, names)}" if names else f"{chosen} is not known here"
+        )
     match = _EXPECTED.fullmatch(text)
     if "matching regex" in text:
-        return f"must be {' or '.join(_described(into)) or 'written differently'}"
+        return f"must be {' or '.join(_described(into)) or 'written differently'}{_meant(value, names)}"
     if match is None:
         return text
     kinds = [_KINDS.get(kind, kind) for kind in match[1].split(" | ")]
     wanted = " or ".join(dict.fromkeys(kinds)) + match[2]
     return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "")
+
+
+def _meant(value: Any, names: list[str]) -> str:
+    from homarus.config.known import near
+
+    meant = near(value, names) if isinstance(value, str) else ""
+    return f"; did you mean '{meant}'?" if meant else ""
 
 
 def _described(into: Any) -> Iterator[str]:
@@ -238,6 +267,8 @@ def _choices(into: Any) -> Iterator[str]:
         yield from (str(member.value) for member in into)
     elif typing.get_origin(into) is typing.Literal:
         yield from map(str, typing.get_args(into))
+    elif typing.get_origin(into) is typing.Annotated:
+        yield from (word for meta in into.__metadata__ for word in (meta.extra or {}).get("words", ()))
     elif typing.get_origin(into) is not dict:
         for part in typing.get_args(into):
             yield from _choices(part)

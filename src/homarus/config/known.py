@@ -21,7 +21,8 @@ from homarus.config.keypath import KeyPath
 BY_HAND = (
     "agents.defaults.cwd",
     "agents.defaults.groupChat.mentionPatterns",
-    "agents.defaults.identity",
+    "agents.defaults.identity.emoji",
+    "agents.defaults.identity.name",
     "agents.defaults.imageMaxDimensionPx",
     "agents.defaults.name",
     "agents.defaults.skills",
@@ -120,7 +121,7 @@ def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool
     for key, value in document.items():
         child, where = node.child(key), (*path, key)
         if child is None:
-            meant = near(key, node.names - document.keys()) or near(key, node.names)
+            meant = near(key, node.names, taken=document)
             if meant or not named:
                 yield Finding(where, near=meant)
             continue
@@ -141,12 +142,12 @@ def is_named(path: KeyPath) -> bool:
     return any(f"{line}.".startswith(f"{text}.") for line in (*BLOCKS, *BY_HAND, *NO_EFFECT))
 
 
-def near(word: str, names: Collection[str]) -> str:
-    """Return the name that a mistyped word most likely means, or nothing."""
+def near(word: str, names: Collection[str], *, taken: Collection[str] = ()) -> str:
+    """Return the name that a mistyped word most likely means, or nothing; of two that are as near, one that is not `taken`."""
     plain = _plain(word)
     limit = 1 if len(plain) <= 5 else 2
-    found = sorted((_distance(plain, _plain(name)), name) for name in names if name != "*")
-    return found[0][1] if found and found[0][0] <= limit else ""
+    found = sorted((_distance(plain, _plain(name)), name in taken, name) for name in names if name != "*")
+    return found[0][2] if found and found[0][0] <= limit else ""
 
 
 def _holds_others(value: Any, node: Node) -> bool:

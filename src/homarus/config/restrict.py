@@ -58,17 +58,29 @@ RESTRICTIVE = (
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
     "session.sendPolicy",
+    "gateway.tools",
+    "gateway.nodes",
 )
 _CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
 # Keys of an agent that restrict it.
 _OF_AGENT = frozenset({"tools", "sandbox", "modelPolicy", "budget", "skills", "subagents"})
 _OF_ALL = frozenset({"tools", "commands", "skills", "hooks", "approvals"})
+# Objects with other things in them too, and the keys of theirs that restrict.
+_HOLDERS: dict[KeyPath, frozenset[str]] = {
+    ("agents", "defaults"): _OF_AGENT,
+    ("hooks",): frozenset({"internal"}),
+    ("session",): frozenset({"sendPolicy"}),
+    ("gateway",): frozenset({"tools", "nodes"}),
+    ("channels",): frozenset({"defaults"}),
+}
 # What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
 _MUST_FIT = {
     "agents.defaults.modelPolicy": ("allow",),
     "agents.defaults#turns": ("budget",),
     "skills": ("allowBundled", "entries"),
 }
+# What holds no rule, whatever its name was to be.
+_EMPTY: tuple[Any, ...] = (None, {})
 _STOPS = "nothing runs until it is corrected, because this key restricts what may happen"
 
 
@@ -101,32 +113,45 @@ def _misshapen(config: Config) -> Iterator[Fault]:
 
 
 def _misnamed(document: dict[str, Any]) -> Iterator[Fault]:
+    """Yield names that are nearly those of something that restricts. The right one beside it excuses nothing: both were meant."""
     agents = document.get("agents")
     agents = agents if isinstance(agents, dict) else {}
     for table, names, at in ((document, TOP, ()), (agents, frozenset({"defaults", "entries", "list"}), ("agents",))):
         for key in table.keys() - names:
-            meant = near(key, names - {name for name, value in table.items() if value})
+            meant = near(key, names, taken=table)
             if meant:
-                yield _slip((*at, key), meant, stops=meant in _OF_ALL or _holds_rules(table[key]))
+                stops = meant in _OF_ALL and table[key] not in _EMPTY
+                yield _slip((*at, key), meant, stops=stops or _holds_rules(table[key]))
+    for holder, restricting in _HOLDERS.items():
+        for path in _objects(document, holder):
+            yield from _misnamed_in(lookup(document, path), path, restricting)
+    yield from _misnamed_below(document)
+
+
+def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[str]) -> Iterator[Fault]:
+    if path[0] == "agents":
+        for key in table.keys() & {"defaults", "entries", "list"}:
+            # `agent` for `agents`: an older spelling that has another shape.
+            yield _slip((*path, key), f"agents.{key}", stops=_holds_rules(table[key]))
+    doubtful = [key for key in table.keys() - restricting if near(key, restricting)]
+    here = _node(known_tree(), path) if doubtful else Node()
+    for key in doubtful:
+        if key not in here.names:
+            yield _slip((*path, key), near(key, restricting, taken=table), stops=table[key] not in _EMPTY)
+
+
+def _misnamed_below(document: dict[str, Any]) -> Iterator[Fault]:
     present = [name for name in RESTRICTIVE if any(lookup(document, path) for path in _places(document, path_of(name)))]
-    lines = [name for name in BLOCKS if any(f"{name}.".startswith((f"{top}.", f"{top}#")) for top in present)]
+    lines = [line for name in present for line in _lines(name)]
     lines += _CHAT_RULES if document.get("channels") else ()
-    owners = [path for path in _places(document, ("agents", "defaults")) if isinstance(lookup(document, path), dict)]
+    owners = list(_objects(document, ("agents", "defaults")))
     for path in owners:
         owner = lookup(document, path)
-        for key in owner.keys() & {"defaults", "entries", "list"}:
-            # `agent` for `agents`: an older spelling that has another shape.
-            yield _slip((*path, key), f"agents.{key}", stops=_holds_rules(owner[key]))
-        doubtful = [key for key in owner.keys() - _OF_AGENT if near(key, _OF_AGENT - owner.keys())]
-        everything = known_tree() if doubtful else Node()
-        for key in doubtful:
-            if _node(everything, path).child(key) is None:
-                yield _slip((*path, key), near(key, _OF_AGENT), stops=True)
-        lines += ["tools"] if "tools" in owner and "tools" not in lines else []
+        lines += _lines("tools") if "tools" in owner else []
         lines += ["agents.defaults#turns"] if "budget" in owner else []
     if not lines:
         return
-    tree = known_tree(dict.fromkeys(lines if "tools" not in lines else [*lines, *_below("tools")]))
+    tree = known_tree(dict.fromkeys(lines))
     checked = [*present, *(name for name in ("channels",) if document.get(name))]
     places = [path for name in checked for path in _places(document, path_of(name))]
     places += [(*path, key) for path in owners for key in ("tools", "budget") if key in lookup(document, path)]
@@ -155,8 +180,10 @@ def _slip(path: KeyPath, meant: str, *, stops: bool) -> Fault:
     return "error" if stops else "warning", path, "is no key that is known here", cure
 
 
-def _below(name: str) -> list[str]:
-    return [line for line in BLOCKS if line == name or line.startswith(f"{name}.")]
+def _lines(name: str) -> list[str]:
+    """Return the lines of the blocks table for this place and all below it, or else the one that it is a part of."""
+    below = [line for line in BLOCKS if f"{line}.".startswith((f"{name}.", f"{name}#"))]
+    return below or [line for line in BLOCKS if name.startswith(f"{line}.")]
 
 
 def _places(document: Any, steps: KeyPath) -> Iterator[KeyPath]:
@@ -165,6 +192,10 @@ def _places(document: Any, steps: KeyPath) -> Iterator[KeyPath]:
         entries = lookup(document, ("agents", "entries"))
         for name in entries if isinstance(entries, dict) else ():
             yield from instances(document, ("agents", "entries", name, *steps[2:]))
+
+
+def _objects(document: Any, steps: KeyPath) -> Iterator[KeyPath]:
+    return (path for path in _places(document, steps) if isinstance(lookup(document, path), dict))
 
 
 def _node(tree: Node, path: KeyPath) -> Node:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from homarus.config.convert import convert
+from homarus.config.convert import convert, fails_closed
 from homarus.config.env import apply_overrides, layered
 from homarus.config.include import Source
 from homarus.config.keypath import KeyPath, format_path, lookup, merge_agent, parse_path
@@ -20,7 +20,7 @@ from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 T = TypeVar("T")
 _NOTHING: Any = object()
 _CURE = "correct the value or remove the key; the default is used until then"
-_CURE_DISABLED = "correct the value or remove the key; what it belongs to stays off until then"
+_CURE_CLOSED = "correct the value or remove the key; the strictest reading of its block holds until then"
 
 
 class Content:
@@ -155,10 +155,10 @@ class Config:
         kept = self._blocks.get((path, into))
         if kept is not None and kept[0] is value:
             return cast("T", kept[1])
-        cure = _CURE_DISABLED if hasattr(into, "disabled") else _CURE
 
         def heard(where: KeyPath, reason: str) -> None:
             if not self.is_told(where):
+                cure = _CURE_CLOSED if fails_closed(into, where[len(path) :]) else _CURE
                 self.report("error", where, reason, cure)
 
         made = convert({} if value is None else value, into, heard, path)

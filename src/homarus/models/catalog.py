@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.config.known import near
+from homarus.config.view import Config
+from homarus.core.patterns import late
 from homarus.models.info import UNKNOWN_WINDOW, ModelInfo, Quirks
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.settings import ModelSettings, ModelsSettings, ProviderSettings
@@ -18,6 +21,7 @@ DATA = Path(__file__).with_name("catalog.json")
 # What a model that is said to reason is taken to understand when nobody says which levels.
 REASONING_LEVELS = ("off", "low", "medium", "high")
 CHAT = "openai-completions"
+_ADDRESS = late(r"(?i)https?://[^\s/]")
 
 
 class ProtocolInfo(Struct, frozen=True):
@@ -53,6 +57,24 @@ class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
     default: str = ""
     local: bool = False
     quirks: Quirks = Quirks()
+
+
+def check(config: Config) -> None:
+    """Report providers of the configuration that speak no protocol or have no address that could be called."""
+    from homarus.models.providers.pydantic_ai import NAMES
+
+    known = {*_protocols(), *(alias for each in _protocols().values() for alias in each.aliases), *NAMES}
+    for name, provider in config.block("models", ModelsSettings).providers.items():
+        path = ("models", "providers", name)
+        if provider.api and provider.api not in known:
+            if meant := near(provider.api, known):
+                message = f"'{provider.api}' is no protocol that is known here"
+                config.report("error", (*path, "api"), message, f"did you mean '{meant}'?")
+            else:
+                message = f"'{provider.api}' is not spoken here itself; the 'providers' extra is asked for '{name}'"
+                config.report("info", (*path, "api"), message, f"spoken here are {', '.join(_protocols())}")
+        if provider.base_url and not _ADDRESS.match(provider.base_url):
+            config.report("error", (*path, "baseUrl"), "is no address", "write it like https://host/v1")
 
 
 @functools.cache

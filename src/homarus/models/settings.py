@@ -2,7 +2,7 @@
 
 # No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -46,7 +46,7 @@ class ProviderSettings(Struct, frozen=True, rename="camel", kw_only=True):
 class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
     """All of `models`. `replace` forgets the built-in catalogue, `merge` lays the user's entries over it."""
 
-    mode: str = "merge"
+    mode: Literal["merge", "replace"] = "merge"
     providers: dict[str, ProviderSettings] = field(default_factory=dict)
 
 
@@ -56,6 +56,7 @@ Level = Annotated[
     Meta(
         pattern=f"(?i)^\\s*({'|'.join((*LEVELS, *WORDS))}|think[ _-]hard(er|est)?|(extra|x)[ _-]high)\\s*$",
         description=f"one of {', '.join(LEVELS)}",
+        extra={"words": LEVELS},
     ),
 ]
 

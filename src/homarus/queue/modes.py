@@ -8,21 +8,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.queue.settings import DEFAULT_CAP, DEFAULT_DEBOUNCE_MS, DEFAULT_MODE, Drop, Mode, QueueSettings
+from homarus.queue.settings import (
+    BACKLOG,
+    DEFAULT_CAP,
+    DEFAULT_DEBOUNCE_MS,
+    DEFAULT_MODE,
+    DROPS,
+    MODES,
+    Drop,
+    Mode,
+    QueueSettings,
+)
 
-_ALIASES = {
-    "queue": Mode.STEER,
-    "queued": Mode.STEER,
-    "steering": Mode.STEER,
-    "follow-ups": Mode.FOLLOWUP,
-    "follow-up": Mode.FOLLOWUP,
-    "followups": Mode.FOLLOWUP,
-    "coalesce": Mode.COLLECT,
-    "interrupts": Mode.INTERRUPT,
-    "abort": Mode.INTERRUPT,
-} | {mode.value: mode for mode in Mode if mode is not Mode.STEER_BACKLOG}
-_BACKLOG = frozenset({"steer-backlog", "steer+backlog"})
-_DROPS = {"summarise": Drop.SUMMARIZE} | {drop.value: drop for drop in Drop}
 _DURATION = late(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CLEAR = frozenset({"default", "reset", "clear"})
@@ -74,9 +71,9 @@ def decide(mode: Mode, *, busy: bool, takes_input: bool) -> Action:
 def parse_mode(text: str | None, *, backlog: bool = False) -> Mode | None:
     """Return the mode in any spelling of any era, or None for a word that names none."""
     word = (text or "").strip().lower()
-    if word in _BACKLOG:
+    if word in BACKLOG:
         return Mode.STEER_BACKLOG if backlog else Mode.FOLLOWUP
-    return _ALIASES.get(word)
+    return MODES.get(word)
 
 
 def parse_duration(text: str) -> int | None:
@@ -109,8 +106,8 @@ def _word(word: str, wish: Overrides) -> Overrides | None:
         return replace(wish, debounce_ms=delay)
     if name == "cap" and value.isdigit() and int(value) >= 1:
         return replace(wish, cap=int(value))
-    if name == "drop" and value in _DROPS:
-        return replace(wish, drop=_DROPS[value])
+    if name == "drop" and value in DROPS:
+        return replace(wish, drop=DROPS[value])
     return None
 
 
@@ -138,7 +135,7 @@ def resolve(
         settings.debounce_ms,
     )
     caps = (first.cap, second.cap, settings.cap)
-    drops = (first.drop, second.drop, _DROPS.get((settings.drop or "").lower()))
+    drops = (first.drop, second.drop, DROPS.get((settings.drop or "").strip().lower()))
     return Rules(
         mode=next((mode for mode in modes if mode), DEFAULT_MODE),
         debounce_ms=next((delay for delay in delays if delay is not None and delay >= 0), DEFAULT_DEBOUNCE_MS),

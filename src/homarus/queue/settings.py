@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
+
+from homarus.config.convert import one_of
 
 
 class Mode(StrEnum):
@@ -24,6 +26,22 @@ class Drop(StrEnum):
     SUMMARIZE = "summarize"
 
 
+# Every spelling of every era. What a backlog is, a setting says.
+BACKLOG = frozenset({"steer-backlog", "steer+backlog"})
+MODES = {
+    "queue": Mode.STEER,
+    "queued": Mode.STEER,
+    "steering": Mode.STEER,
+    "follow-ups": Mode.FOLLOWUP,
+    "follow-up": Mode.FOLLOWUP,
+    "followups": Mode.FOLLOWUP,
+    "coalesce": Mode.COLLECT,
+    "interrupts": Mode.INTERRUPT,
+    "abort": Mode.INTERRUPT,
+} | {mode.value: mode for mode in Mode if mode is not Mode.STEER_BACKLOG}
+DROPS = {"summarise": Drop.SUMMARIZE} | {drop.value: drop for drop in Drop}
+ModeWord = Annotated[str, one_of(Mode, also=(*MODES, *BACKLOG))]
+
 DEFAULT_MODE = Mode.STEER  # 2026.9; January 2026 had collect
 DEFAULT_DEBOUNCE_MS = 500  # 2026.9; January 2026 had 1,000
 DEFAULT_CAP = 20
@@ -34,11 +52,11 @@ CHANNEL_DEBOUNCE_MS = {"telegram": 300}
 class QueueSettings(Struct, frozen=True, rename="camel"):
     """`messages.queue`: modes stay text here, because a channel may spell one in an older way."""
 
-    mode: str | None = None
+    mode: ModeWord | None = None
     debounce_ms: int | None = None
     cap: int | None = None
-    drop: str | None = None
-    by_channel: dict[str, str] = {}
+    drop: Annotated[str, one_of(Drop, also=DROPS)] | None = None
+    by_channel: dict[str, ModeWord] = {}
     debounce_ms_by_channel: dict[str, int] = {}
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_drain: Literal["one-at-a-time", "all"] = "one-at-a-time"

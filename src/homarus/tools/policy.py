@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from unicodedata import normalize
 
 from msgspec import Struct
 
+from homarus.config.convert import one_of
 from homarus.config.keypath import KeyPath
 from homarus.core.messages import Trust
 from homarus.core.text import single_line
@@ -35,6 +36,7 @@ PROFILES: dict[str, tuple[str, ...]] = {
     "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status", "group:mcp"),
     "full": ("*",),
 }
+Profile = Annotated[str, one_of(PROFILES)]
 # What other programs call a tool of ours, in a rule and in a call.
 ALIASES = {
     **dict.fromkeys(("bash", "shell"), "exec"),
@@ -57,7 +59,7 @@ ALIASES = {
 class Rules(Struct, frozen=True, rename="camel"):
     """`allow`, `alsoAllow`, `deny` and `profile`, as they stand in `tools`, in an agent, in a group or for a sender."""
 
-    profile: str = ""
+    profile: Profile = ""
     allow: tuple[str, ...] = ()
     also_allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -87,7 +89,7 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     beside: ClassVar = ("exec", "fs", "web", "elevated", "sessions", "agentToAgent", "loopDetection")
 
-    profile: str = ""
+    profile: Profile = ""
     allow: tuple[str, ...] = ()
     also_allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ from homarus.models.wire import inert, wrote
 from homarus.net.client import HttpClient
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
-_NAMES = {
+NAMES = {
     "google-generative-ai": "google",
     "google-vertex": "google-cloud",
     "bedrock-converse-stream": "bedrock",
@@ -153,14 +153,22 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
         from pydantic_ai.providers import infer_provider, infer_provider_class
     except ImportError as problem:
         raise ConfigError(
-            f"provider '{endpoint.provider}' needs the 'providers' extra", cure=installing("homarus[providers]")
+            f"the protocol '{endpoint.api}' of provider '{endpoint.provider}' needs the 'providers' extra",
+            cure=installing("homarus[providers]"),
         ) from problem
-    name = _NAMES.get(endpoint.api, endpoint.provider)
+    name = NAMES.get(endpoint.api, endpoint.provider)
 
     def provider(kind: str) -> Any:
         given = {"api_key": endpoint.key, "base_url": endpoint.base_url}
         given = {key: value for key, value in given.items() if value}
-        return infer_provider_class(kind)(**given) if given else infer_provider(kind)
+        try:
+            known = infer_provider_class(kind)
+        except ValueError:
+            raise ConfigError(
+                f"'{endpoint.api}' is no protocol that is known here, and pydantic-ai has no provider '{kind}'",
+                cure=f"correct models.providers.{endpoint.provider}.api; 'homarus config validate' says what is near",
+            ) from None
+        return known(**given) if given else infer_provider(kind)
 
     return infer_model(f"{name}:{info.id}", provider_factory=provider)
 
