@@ -102,6 +102,33 @@ def test_an_agent_that_is_not_there_is_said(home: Path) -> None:
     assert run(home, "-m", "hi", "--agent", "Main").return_value == 0
 
 
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+async def test_a_pipe_is_told_on_standard_error_that_a_model_is_asked_again(
+    home: Path, stream: tuple[str, ...]
+) -> None:
+    (home / ".openclaw").mkdir()
+    broken, well = Answer([b"out of order"], status=500), Answer(data(choice({"content": "Hello"}, "stop")))
+    async with serving(broken, well) as server:
+        config = {
+            "agents": {"defaults": {"model": "mine/m"}},
+            "models": {
+                "providers": {"mine": {"baseUrl": server.url, "models": [{"id": "m", "contextWindow": 100000}]}}
+            },
+        }
+        (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "homarus", "agent", "-m", "hi", *stream),
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert err.decode() == "homarus: mine/m: server error; trying again in 1 s\n"
+    assert out.decode() == "Hello\n"
+
+
 async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:
     (home / ".openclaw").mkdir()
     pieces = data(choice({"content": "Once upon a time"}), end=False)

@@ -191,7 +191,12 @@ def _shown(
             partial(_as_line, app) if as_json else TextStream(app.out.out, row.response_usage, row.verbose_level).take
         )
     if not (app.out.err.isatty() or _watched(app)) or (stream and _watched(app)):
-        yield writing
+
+        def told(event: RunEvent) -> None:
+            _say_delay(event)
+            writing(event)
+
+        yield told
         return
     from homarus.cli.one_shot import LiveAnswer
 
@@ -206,7 +211,12 @@ def _shown(
 
 
 def _show_nothing(event: RunEvent) -> None:
-    if isinstance(event, Notice) and event.kind in {"queued", "warning"}:
+    pass
+
+
+def _say_delay(event: RunEvent) -> None:
+    """Say why an answer is late, or comes from another model."""
+    if isinstance(event, Notice) and event.kind in {"queued", "warning", "retry", "fallback"}:
         say(event.text)
 
 
