@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.cli.test_models import QUIET, running
+from tests.models.servers import Answer
 
 from homarus.admin.choices import NOTEBOOK, model_choices
 from homarus.cli.main import run
@@ -204,6 +206,16 @@ def test_without_a_key_it_says_so_and_a_pipe_brings_one(shop: Path) -> None:
     piped = subprocess.run(line, env=env, input="sk-right-4711\n", capture_output=True, text=True, check=True)
     assert "shop/big answers now" in piped.stdout
     assert "no key" not in homarus(shop, "status").stdout
+
+
+def test_every_model_of_a_server_on_this_machine_is_offered(tmp_path: Path) -> None:
+    with running(Answer([json.dumps({"data": [{"id": "one"}, {"id": "embed-x"}, {"id": "two"}]}).encode()])) as server:
+        (tmp_path / ".openclaw").mkdir()
+        providers = QUIET | {"lmstudio": {"baseUrl": f"{server.url}/v1"}}
+        (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps({"models": {"providers": providers}}))
+        env = {"HOME": str(tmp_path)}
+        choices = asyncio.run(model_choices(load_config(resolve_paths(env), env), env, SystemClock()))
+    assert [each.ref for each in choices if each.ref.startswith("lmstudio/")] == ["lmstudio/one", "lmstudio/two"]
 
 
 def test_configure_asks_for_each_thing_and_enter_keeps_it(tmp_path: Path) -> None:

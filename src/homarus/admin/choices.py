@@ -48,10 +48,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
             if keys and known.default and not known.local:
                 found.setdefault(f"{provider}/{known.default}", f"there is a key for {known.name}")
         for server in await discover(models.http, models.catalog):
-            if server.chat_model is not None:
-                found.setdefault(
-                    f"{server.provider}/{server.chat_model.id}", f"runs at {server.base_url}, costs nothing"
-                )
+            for model in server.chat_models:
+                found.setdefault(f"{server.provider}/{model.id}", f"runs at {server.base_url}, costs nothing")
         for path in find_models(config.paths.models_dir):
             first = "" if can_run_files() else f"; first install what runs it: {installing('homarus[local]')}"
             found.setdefault(f"local/{path.stem}", f"a model file of yours, costs nothing{first}")
