@@ -102,6 +102,19 @@ def test_an_agent_that_is_not_there_is_said(home: Path) -> None:
     assert run(home, "-m", "hi", "--agent", "Main").return_value == 0
 
 
+def test_the_model_command_refuses_a_slip_and_says_what_is_missing(home: Path) -> None:
+    (home / ".openclaw").mkdir()
+    mine = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "models": [{"id": "fake-big"}]}
+    config = {"agents": {"defaults": {"model": "lmx/fake-big"}}, "models": {"providers": {"lmx": mine}}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    assert "did you mean builtin/notebook" in run(home, "-m", "/model notebok").output
+    assert "there is no provider 'nopro'" in run(home, "-m", "/model nopro/x").output
+    assert "Model: lmx/fake-big (config)" in run(home, "-m", "/model").output
+    told = run(home, "-m", "/model gpt-5.5").output
+    assert "Model: openai/gpt-5.5." in told and "no key for openai" in told
+    assert "lists no model 'bigger'" in run(home, "-m", "/model lmx/bigger").output
+
+
 @pytest.mark.parametrize("stream", [(), ("--stream",)])
 async def test_a_pipe_is_told_on_standard_error_that_a_model_is_asked_again(
     home: Path, stream: tuple[str, ...]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from homarus.admin.choices import Choice, lacks_key, missing, model_choices, price_class
+from homarus.admin.choices import Choice, model_choices, price_class
 from homarus.admin.setup import set_up
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
@@ -24,6 +24,7 @@ from homarus.cli.options import pass_app, with_json
 from homarus.config.load import load_config
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.models.access import Models
+from homarus.models.ready import check_choice, lacks_key, missing
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.select import AUTO
 
@@ -237,11 +238,12 @@ def _opened(app: App, more: dict[str, str] | None = None) -> tuple[Models, Agent
 
 
 def _named(app: App, text: str) -> str:
-    """Return the model that a text means, said when it is a guess."""
+    """Return the model that a text means, said when it is a guess; a slip is refused."""
     if text == AUTO:
         return text
     models, agent = _opened(app)
     found = models.names(agent).resolve(text)
+    check_choice(models, found.ref)
     if found.warning:
         app.out.warn(found.warning)
     return found.ref.key

@@ -109,7 +109,7 @@ class HttpClient:
         from homarus.net import transport
 
         await durable()
-        target = _target(url)
+        target = http_target(url)
         proxy = self._proxies.find(target)
         content = b"".join(body)
         host = wire_name(target.hostname or "")
@@ -183,7 +183,8 @@ def ask(
         return pool.submit(asyncio.run, exchange()).result()
 
 
-def _target(url: str) -> SplitResult:
+def http_target(url: str) -> SplitResult:
+    """Return the parts of an address; `Refused` says that it is none."""
     try:
         target = urlsplit(url)
         port = target.port
