@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from homarus.models.provider import ModelRequest, Stop
 from homarus.models.pull import Puller, find_source, known
 from homarus.models.ready import check_choice, missing
 from homarus.models.ref import ModelRef, normalize_provider
+from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override
 
 if TYPE_CHECKING:
@@ -402,16 +404,25 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
         out.line("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
 
 
-async def try_model(models: Models, agent: AgentConfig, model: str | None, seconds: float) -> dict[str, Any]:
-    """Ask one model one question and return what happened."""
+async def try_model(
+    models: Models, agent: AgentConfig, model: str | None, seconds: float, *, key: str = ""
+) -> dict[str, Any]:
+    """Ask one model one question and return what happened; a `key` is used alone, once, and not stored."""
     chain = await models.chain(agent, override=Override(model) if model else None)
     only = Chain(chain.models[:1], chain.source, strict=True)
-    request = ModelRequest("", SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256)
+    request = ModelRequest(
+        only.primary.model, SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256
+    )
     clock, cancel = models.registry.clock, Cancel()
     started, first = clock.monotonic(), None
     timer = asyncio.get_running_loop().call_later(seconds, cancel.cancel, f"no answer within {seconds:g} s")
     stop: Stop | None = None
-    stream = models.client(agent).stream(request, only, cancel=cancel, deadline=started + seconds)
+    stream: AsyncIterator[object]
+    if key:
+        typed = Credential("typed", only.primary.provider, "api_key", key)
+        stream = models.registry.provider(only.primary, typed).stream(request, cancel=cancel)
+    else:
+        stream = models.client(agent).stream(request, only, cancel=cancel, deadline=started + seconds)
     async for event in stream:
         if isinstance(event, TextDelta) and first is None:
             first = clock.monotonic() - started
