@@ -221,8 +221,18 @@ def test_a_missing_program_is_named_with_the_package_that_brings_it(state: Path,
 
 def test_a_model_without_a_key_or_a_meaning_is_named(state: Path) -> None:
     env = {"HOME": str(state.parent), "PATH": ""}
-    for model, words in (("openai/gpt-5.5", "OPENAI_API_KEY"), ("notebok", "did you mean builtin/notebook")):
-        (state / "openclaw.json").write_text(f'{{ agents: {{ defaults: {{ model: "{model}" }} }} }}')
+    cases = {
+        '"openai/gpt-5.5"': "OPENAI_API_KEY",
+        '"notebok"': "did you mean builtin/notebook",
+        '"nopro/xyz"': "there is no provider 'nopro'",
+        '{ primary: "builtin/notebook", fallbacks: ["local/tiny"] }': "there is no local model 'tiny'",
+        '"mine/bgi"': "mine lists no model 'bgi'; did you mean mine/big?",
+    }
+    for model, words in cases.items():
+        mine = '{ baseUrl: "https://mine.example/v1", apiKey: "k", models: [{ id: "big" }] }'
+        (state / "openclaw.json").write_text(
+            f"{{ agents: {{ defaults: {{ model: {model} }} }}, models: {{ providers: {{ mine: {mine} }} }} }}"
+        )
         subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
         (finding,) = check_models(subject)
         assert finding.severity == "warning" and words in finding.message

@@ -151,6 +151,32 @@ async def test_what_an_earlier_run_left_open_is_answered_beside_the_answer(
     assert "The old answer." in transcript.read_text()
 
 
+def test_the_model_command_refuses_a_slip_and_says_what_is_missing(home: Path) -> None:
+    (home / ".openclaw").mkdir()
+    mine = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "models": [{"id": "fake-big"}]}
+    config = {"agents": {"defaults": {"model": "lmx/fake-big"}}, "models": {"providers": {"lmx": mine}}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    assert "did you mean builtin/notebook" in run(home, "-m", "/model notebok").output
+    assert "there is no provider 'nopro'" in run(home, "-m", "/model nopro/x").output
+    assert "Model: lmx/fake-big (config)" in run(home, "-m", "/model").output
+    told = run(home, "-m", "/model gpt-5.5").output
+    assert "Model: openai/gpt-5.5." in told and "no key for openai" in told
+    assert "lists no model 'bigger'" in run(home, "-m", "/model lmx/bigger").output
+
+
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+async def test_a_pipe_is_told_on_standard_error_that_a_model_is_asked_again(
+    home: Path, stream: tuple[str, ...]
+) -> None:
+    broken, well = Answer([b"out of order"], status=500), Answer(data(choice({"content": "Hello"}, "stop")))
+    async with serving(broken, well) as server:
+        asks(home, server.url)
+        process = await started(home, "hi", *stream)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert err.decode() == "homarus: slow/m: server error; trying again in 1 s\n"
+    assert out.decode() == "Hello\n"
+
+
 async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:
     pieces = data(choice({"content": "Once upon a time"}), end=False)
     async with serving(Answer(pieces, hang=True)) as server:

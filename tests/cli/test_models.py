@@ -159,6 +159,29 @@ def test_set_refuses_what_cannot_work(home: Path, model: str):
     assert (home / ".openclaw" / "openclaw.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("model", ["notebok", "mock/m", "mok/m1"])
+def test_set_refuses_a_slip_beside_a_provider_of_ones_own(home: Path, model: str):
+    write(home, agents={"defaults": {"model": "mock/m1"}}, models=mock("http://127.0.0.1:9/v1"))
+    before = (home / ".openclaw" / "openclaw.json").read_bytes()
+    with pytest.raises(ConfigError, match="did you mean"):
+        models(home, "set", model)
+    assert (home / ".openclaw" / "openclaw.json").read_bytes() == before
+
+
+def test_what_a_configured_model_lacks_is_said_instead_of_that_it_answers(home: Path):
+    write(
+        home,
+        agents={"defaults": {"model": {"primary": "mock/m1", "fallbacks": ["local/tiny"]}}},
+        models=mock("notaurl"),
+    )
+    text = models(home, "status").output
+    assert "mock/m1 is to answer for agent 'main'" in text
+    assert "'notaurl' is no http address" in text and "there is no local model 'tiny'" in text
+    set_ = models(home, "set", "openai/gpt-6.1-sol")
+    assert "openai/gpt-6.1-sol is to answer" in set_.output and "no key for openai" in set_.output
+    assert "builtin/notebook answers for every agent" in models(home, "set", "builtin/notebook").output
+
+
 def test_aliases(home: Path):
     assert answer(home, "aliases") == {}
     models(home, "aliases", "add", "Fast", "openai/gpt-6.1-terra")

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.cli.test_models import QUIET, running
+from tests.models.servers import Answer
 
 from homarus.admin.choices import NOTEBOOK, model_choices
 from homarus.cli.main import run
@@ -204,6 +206,58 @@ def test_without_a_key_it_says_so_and_a_pipe_brings_one(shop: Path) -> None:
     piped = subprocess.run(line, env=env, input="sk-right-4711\n", capture_output=True, text=True, check=True)
     assert "shop/big answers now" in piped.stdout
     assert "no key" not in homarus(shop, "status").stdout
+
+
+def piped(home: Path, key: str, provider: str) -> subprocess.CompletedProcess[str]:
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "homarus", "configure", "keys", "--provider", provider]
+    return subprocess.run(line, env=env, input=f"{key}\n", capture_output=True, text=True, check=False)
+
+
+def test_a_key_from_a_pipe_is_tried_and_a_wrong_one_is_not_kept(shop: Path) -> None:
+    assert piped(shop, "sk-right-4711", "shop").returncode == 0
+    refused = piped(shop, "sk-wrong", "shop")
+    assert refused.returncode == 78 and "shop does not accept this key" in refused.stderr
+    (kept,) = (shop / ".openclaw").rglob("auth-profiles.json")
+    assert json.loads(kept.read_text())["profiles"]["shop:default"]["key"] == "sk-right-4711"
+    assert "did you mean openai?" in piped(shop, "k", "opnai").stderr
+
+
+def test_a_key_that_could_not_be_tried_is_kept_and_not_said_to_work(shop: Path) -> None:
+    config = shop / ".openclaw" / "openclaw.json"
+    config.write_text(re.sub(r"http://127.0.0.1:\d+", "http://127.0.0.1:9", config.read_text()))
+    homarus(shop, "configure", "--model", "shop/big")
+    done = piped(shop, "sk-right-4711", "shop")
+    assert done.returncode == 0 and "is kept in" in done.stderr and "nothing listens on 127.0.0.1:9" in done.stderr
+    assert "shop/big is to answer" in done.stdout
+
+
+def test_a_wrong_key_that_is_kept_all_the_same_does_not_answer(shop: Path) -> None:
+    says = [("as provider/model", b"shop/big\r"), ("not shown", b"sk-wrong\r"), ("all the same?", b"yes\r")]
+    code, text = at_a_terminal(shop, "onboard", says=says)
+    assert code == 0, text
+    assert "shop/big is to answer" in plain(text) and "answers now" not in plain(text)
+    again = [("replace?", b"shop\r"), ("not shown", b"sk-right-4711\r")]
+    code, text = at_a_terminal(shop, "configure", "keys", says=again)
+    assert code == 0 and "Keys are there for: shop" in text and "shop/big answers now" in plain(text), text
+
+
+def test_a_model_that_is_set_and_cannot_be_is_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / ".openclaw").mkdir()
+    (tmp_path / ".openclaw" / "openclaw.json").write_text('{ agents: { defaults: { model: "nopro/xyz" } } }')
+    says = [("as provider/model", b"\r"), ("no provider 'nopro'", NOTEBOOK.encode() + b"\r")]
+    code, text = at_a_terminal(tmp_path, "configure", "model", says=says)
+    assert code == 0 and f"{NOTEBOOK} answers now" in plain(text), text
+
+
+def test_every_model_of_a_server_on_this_machine_is_offered(tmp_path: Path) -> None:
+    with running(Answer([json.dumps({"data": [{"id": "one"}, {"id": "embed-x"}, {"id": "two"}]}).encode()])) as server:
+        (tmp_path / ".openclaw").mkdir()
+        providers = QUIET | {"lmstudio": {"baseUrl": f"{server.url}/v1"}}
+        (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps({"models": {"providers": providers}}))
+        env = {"HOME": str(tmp_path)}
+        choices = asyncio.run(model_choices(load_config(resolve_paths(env), env), env, SystemClock()))
+    assert [each.ref for each in choices if each.ref.startswith("lmstudio/")] == ["lmstudio/one", "lmstudio/two"]
 
 
 def test_configure_asks_for_each_thing_and_enter_keeps_it(tmp_path: Path) -> None:

@@ -395,7 +395,11 @@ def test_logins_and_tokens_go_into_the_other_header(tmp_path: Path):
 
 def test_what_cannot_be_reached_says_why(tmp_path: Path):
     models = open_models(tmp_path)
-    for ref, says in (("nowhere/m", "no address"), ("builtin/other", "no model"), ("local/none", "no local model")):
+    for ref, says in (
+        ("nowhere/m", "no provider 'nowhere'"),
+        ("builtin/other", "no model"),
+        ("local/none", "no local model"),
+    ):
         wanted = ModelRef(*ref.split("/"))
         with pytest.raises(ConfigError, match=says):
             models.registry.provider(wanted, Credential("c", wanted.provider))

@@ -117,13 +117,17 @@ async def test_a_good_answer_passes_through(tmp_path: Path):
     assert stop.message.text == "hello"
 
 
-async def test_transient_failures_are_retried_with_growing_waits_and_one_notice(tmp_path: Path):
-    world = World(tmp_path, Script(a__m=[F.OVERLOADED, F.SERVER, F.TIMEOUT, OK]))
+async def test_transient_failures_are_retried_with_growing_waits_and_each_is_told(tmp_path: Path):
+    world = World(tmp_path, Script(a__m=[F.OVERLOADED, F.SERVER, F.NO_CONNECTION, OK]))
     events, stop = await world.ask("a/m")
     assert stop.error is None
     assert world.clock.monotonic() == 1 + 2 + 4
     assert [event.attempt for event in events if isinstance(event, ModelCalled)] == [1, 2, 3, 4]
-    assert notices(events, "retry") == ["a/m: overloaded; trying again in 1 s"]
+    assert notices(events, "retry") == [
+        "a/m: overloaded; trying again in 1 s",
+        "a/m: server error; trying again in 2 s",
+        "a/m: no connection; trying again in 4 s",
+    ]
 
 
 async def test_the_servers_wish_is_waited_for(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import pytest
 from tests.models.servers import ANTHROPIC, OPENAI, Answer, Server, choice, data, problem, serving, sliced
@@ -238,7 +239,20 @@ async def test_nobody_listens(dialect: str, http: HttpClient):
         url = server.url
     _, stop = await collect(provider(dialect, url, http).stream(ask(), cancel=Cancel()))
     assert stop.error is not None
-    assert stop.error.kind is ModelFailure.TIMEOUT
+    assert stop.error.kind is ModelFailure.UNREACHABLE
+    assert f"nothing listens on {urlsplit(url).netloc}" in stop.error.message
+    assert "start the server" in stop.error.cure
+
+
+async def test_another_machine_takes_no_connection(dialect: str):
+    async def choose(host: str, port: int) -> str:
+        return "127.0.0.1"
+
+    async with serving(Answer()) as server:
+        url = server.url.replace("127.0.0.1", "far.example")
+    _, stop = await collect(provider(dialect, url, HttpClient(choose=choose)).stream(ask(), cancel=Cancel()))
+    assert stop.error is not None
+    assert stop.error.kind is ModelFailure.NO_CONNECTION
     assert url in stop.error.message
 
 

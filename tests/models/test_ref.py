@@ -35,7 +35,7 @@ NAMES = build_names(MODELS, ("mock/mock-model", "other/shared", "third/shared"))
         ("small", "openai", "gpt-6.1-terra", "", "alias"),
         ("gemini-flash", "google", "gemini-3.8-flash", "", "alias"),
         ("mock-model", "mock", "mock-model", "", "unique"),
-        ("shared", "anthropic", "shared", "", "default"),
+        ("lonely", "anthropic", "lonely", "", "default"),
         ("gpt-mini", "anthropic", "gpt-mini", "", "default"),
         ("x/y@z", "x", "y", "z", "ref"),
         ("opus@work", "anthropic", "claude-opus-5-5", "work", "alias"),
@@ -82,6 +82,47 @@ def test_what_a_text_means(text: str, provider: str, model: str, profile: str, h
 def test_what_means_nothing(text: str):
     with pytest.raises(ConfigError, match="no model"):
         NAMES.resolve(text)
+
+
+KNOWN = ("builtin/notebook", "openai/gpt-5", "openai/gpt-5.5", "anthropic/claude-opus-5")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("notebok", "builtin/notebook"),
+        ("gpt5x", "openai/gpt-5"),
+        ("fake-bgi", "lmx/fake-big"),
+        ("opuss", "opus"),
+        ("nope", ""),
+    ],
+)
+@pytest.mark.parametrize("default", ["lmx", ""])
+def test_a_slip_is_refused_also_where_there_is_a_provider_of_ones_own(text: str, meant: str, default: str):
+    names = build_names({}, ("lmx/fake-big",), default, KNOWN)
+    with pytest.raises(ConfigError) as caught:
+        names.resolve(text)
+    assert (f"did you mean {meant}" in caught.value.cure) == bool(meant)
+
+
+def test_only_a_provider_that_lists_no_models_may_have_any():
+    names = build_names({"lmx/first": {}}, (), "lmx", KNOWN)
+    assert names.resolve("qwerty").ref.key == "lmx/qwerty" and names.resolve("qwerty").warning
+    with pytest.raises(ConfigError, match="did you mean builtin/notebook"):
+        names.resolve("notebok")
+
+
+def test_a_name_that_two_providers_list_is_refused_with_both():
+    with pytest.raises(ConfigError, match="did you mean other/shared, third/shared"):
+        NAMES.resolve("shared")
+
+
+def test_a_model_that_its_provider_does_not_list_is_doubted():
+    names = build_names({}, ("lmx/fake-big", "openai/gpt-mine"), "", KNOWN)
+    assert "lists no model 'fake-bgi'; did you mean lmx/fake-big?" in names.resolve("lmx/fake-bgi").warning
+    assert "lists no model 'zzz'; add it to models.providers.lmx.models" in names.resolve("lmx/zzz").warning
+    for fine in ("lmx/fake-big", "openai/gpt-5.5", "openai/gpt-mine", "anthropic/claude-new"):
+        assert not names.resolve(fine).warning
 
 
 def test_openrouters_free_name_means_a_configured_free_model_where_there_is_one():

@@ -20,7 +20,7 @@ import pytest
 from tests.models.servers import Answer, serving
 
 from homarus.net.client import HttpClient
-from homarus.net.errors import HttpError, Refused
+from homarus.net.errors import HttpError, NoConnection, Refused
 from homarus.net.proxy import Proxies, proxies_from
 from homarus.net.sockets import connected
 from homarus.net.trust import Trust, trust_from
@@ -174,8 +174,30 @@ async def test_no_header_gets_into_a_log(caplog: pytest.LogCaptureFixture):
 
 async def test_addresses_that_are_none():
     for url in ("ftp://x/y", "file:///etc/passwd", "no address", "http://"):
-        with pytest.raises(HttpError, match="no http address"):
+        with pytest.raises(Refused, match="no http address"):
             await HttpClient().request("GET", url)
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_on_this_machine_that_does_not_run_is_said_at_once(host: str):
+    port = closed_port()
+    with pytest.raises(Refused, match=f"nothing listens on {host}:{port}") as caught:
+        await get(f"http://user:secret@{host}:{port}/")
+    assert "start the server" in caught.value.cure
+    assert "secret" not in str(caught.value)
+
+
+async def test_another_machine_that_takes_no_connection_may_be_asked_again():
+    async def choose(host: str, port: int) -> str:
+        return "127.0.0.1"
+
+    with pytest.raises(NoConnection, match=r"no connection to far\.example"):
+        await get(f"http://far.example:{closed_port()}/", HttpClient(choose=choose))
 
 
 async def test_plain_http_through_a_proxy():

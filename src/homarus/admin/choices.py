@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
-from homarus.config.view import AgentConfig, Config
+from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import installing
 from homarus.models.access import Models, can_run_files
 from homarus.models.discover import discover
 from homarus.models.gguf import find_models
-from homarus.models.ref import ModelRef, split_ref
-from homarus.models.registry import LOCAL
+from homarus.models.ref import split_ref
 from homarus.models.select import AUTO
 
 NOTEBOOK = "builtin/notebook"
@@ -48,10 +46,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
             if keys and known.default and not known.local:
                 found.setdefault(f"{provider}/{known.default}", f"there is a key for {known.name}")
         for server in await discover(models.http, models.catalog):
-            if server.chat_model is not None:
-                found.setdefault(
-                    f"{server.provider}/{server.chat_model.id}", f"runs at {server.base_url}, costs nothing"
-                )
+            for model in server.chat_models:
+                found.setdefault(f"{server.provider}/{model.id}", f"runs at {server.base_url}, costs nothing")
         for path in find_models(config.paths.models_dir):
             first = "" if can_run_files() else f"; first install what runs it: {installing('homarus[local]')}"
             found.setdefault(f"local/{path.stem}", f"a model file of yours, costs nothing{first}")
@@ -64,26 +60,6 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
     asked = [Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found]
     return [*offered, *asked]
-
-
-def missing(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
-    """Say that a model has no key, or nothing to run it, with the cure; nothing when it can be asked."""
-    if ref.provider == LOCAL and not can_run_files():
-        return f"a model file needs the extra 'local': {installing('homarus[local]')}"
-    if not lacks_key(models, agent, ref):
-        return ""
-    names = models.catalog.provider(ref.provider).env
-    return f"no key for {ref.provider}: run 'homarus configure keys'" + (f", or set {names[0]}" if names else "")
-
-
-def lacks_key(models: Models, agent: AgentConfig, ref: ModelRef) -> bool:
-    """Say whether a model waits for a key: its provider wants one, or the file names one that is not there."""
-    found = models.client(agent).credentials(ref)
-    own: Any = models.config.authored
-    for step in ("models", "providers", ref.provider):
-        own = own.get(step) if isinstance(own, dict) else None
-    named = isinstance(own, dict) and bool(own.get("apiKey"))
-    return not found or (named and found[0].kind == "none")
 
 
 def price_class(models: Models, text: str) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 from msgspec import Struct
 
 from homarus import __version__
-from homarus.admin.choices import missing
 from homarus.config.blocks import validate
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.routes import main_session
 from homarus.models.access import Models
+from homarus.models.ready import missing
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings

@@ -212,7 +212,7 @@ def tell_beside(err: TextIO, event: RunEvent) -> None:
     """Say on standard error what is no answer to this message and should be known all the same."""
     if not isinstance(event, Notice):
         return
-    if event.kind in {"queued", "warning"}:
+    if event.kind in {"queued", "warning", "retry", "fallback"}:
         print(problem_line(event.text), file=err)
     elif event.kind == EARLIER:
         question, _, answer = event.text.partition("\n")

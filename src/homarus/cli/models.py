@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,10 @@ from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import Bar, Output
-from homarus.config.known import near
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError, HomarusError, Unknown
+from homarus.core.errors import HomarusError, Unknown
 from homarus.core.events import TextDelta
 from homarus.core.messages import Text, User
 from homarus.core.prompt import SystemPrompt
@@ -26,8 +27,9 @@ from homarus.models.discover import Found, discover
 from homarus.models.gguf import find_models
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.pull import Puller, find_source, known
+from homarus.models.ready import check_choice, missing
 from homarus.models.ref import ModelRef, normalize_provider
-from homarus.models.registry import BUILTIN, LOCAL
+from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override
 
 if TYPE_CHECKING:
@@ -123,41 +125,20 @@ def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | 
         operations = [Operation("patch", (*base, "model"), value)]
     change(app.config, app.env, operations)
     shown = AUTO if model == AUTO else refs[0]
-    for one in found:
-        if one.warning:
-            app.out.warn(one.warning)
-        if not models.client(agent).credentials(one.ref):
-            app.out.warn(f"there is no key for {one.ref.provider} yet; {_key_cure(models, one.ref.provider)}")
+    doubts = [[each for each in (one.warning, missing(models, agent, one.ref)) if each] for one in found]
+    for each in itertools.chain.from_iterable(doubts):
+        app.out.warn(each)
     if as_json:
         app.out.json({"model": shown, "fallbacks": refs[1:], "agent": agent_id})
     else:
         whose = f"agent '{agent.id}'" if agent_id else "every agent without a model of its own"
-        app.out.line(f"{shown} answers for {whose} from the next turn on.")
+        answers = "is to answer" if model != AUTO and doubts[0] else "answers"
+        app.out.line(f"{shown} {answers} for {whose} from the next turn on.")
 
 
-def _key_cure(models: Models, provider: str) -> str:
-    names = models.catalog.provider(provider).env
-    return f"set {names[0]}" if names else f"set models.providers.{provider}.apiKey"
-
-
-def _doubt(models: Models, ref: Any) -> None:
-    """Refuse a model that looks like another one with a slip in it; one that is only newer than the list is taken."""
-    listed = {info.id for info in models.catalog.models(ref.provider)}
-    meant = near(ref.model, listed) if ref.model not in listed and not any(c.isdigit() for c in ref.model) else ""
-    if meant:
-        raise Unknown(f"{ref.provider} has no model '{ref.model}'", cure=f"did you mean {ref.provider}/{meant}?")
-
-
-def _usable(models: Models, ref: Any) -> str:
-    known = models.catalog.provider(ref.provider)
-    if ref.provider not in models.catalog.providers() and not known.base_url and ref.provider not in {BUILTIN, LOCAL}:
-        meant = near(ref.provider, models.catalog.providers())
-        raise ConfigError(
-            f"there is no provider '{ref.provider}'",
-            cure=f"{f'did you mean {meant}/{ref.model}? ' if meant else ''}add models.providers.{ref.provider} with a baseUrl first, or see `homarus models list --all`",
-        )
-    _doubt(models, ref)
-    return f'{ref.key}@"{ref.profile}"' if ref.profile else str(ref.key)
+def _usable(models: Models, ref: ModelRef) -> str:
+    check_choice(models, ref)
+    return f'{ref.key}@"{ref.profile}"' if ref.profile else ref.key
 
 
 @command.command()
@@ -368,9 +349,9 @@ async def status_report(models: Models, agent: AgentConfig) -> dict[str, Any]:
                 "reason": (stats.disabled_reason or stats.cooldown_reason) if until else "",
             })  # fmt: skip
         needs = models.registry.needs_key(ref.provider)
-        capped = {"contextTokens": models.window(agent, ref)}
+        more = {"contextTokens": models.window(agent, ref), "problem": missing(models, agent, ref)}
         rows.append(
-            {**_row(info, usable=bool(keys)), **capped, "known": info.known, "credentials": keys, "needsKey": needs}
+            {**_row(info, usable=bool(keys)), **more, "known": info.known, "credentials": keys, "needsKey": needs}
         )
     return {
         "agent": agent.id,
@@ -399,7 +380,8 @@ def mask(secret: str) -> str:
 def show_status(out: Output, report: dict[str, Any]) -> None:
     """Print the status for people."""
     first = report["chain"][0]
-    out.line(f"{out.style(report['model'], 'bold')} answers for agent '{report['agent']}': {report['why']}.")
+    answers = "is to answer" if first["problem"] else "answers"
+    out.line(f"{out.style(report['model'], 'bold')} {answers} for agent '{report['agent']}': {report['why']}.")
     out.line(f"  window {_tokens(first['contextTokens'])} tokens, thinking {report['thinking']}")
     for row in report["chain"]:
         if row is not first:
@@ -408,8 +390,8 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
             rest = f", rests for {key['restsSeconds']} s ({key['reason']})" if key["restsSeconds"] else ""
             if key["kind"] != "none":
                 out.line(f"    key {key['id']} {key['key']}{rest}")
-        if row["needsKey"] and not row["credentials"]:
-            out.line("    " + out.style("no key", "yellow"))
+        if row["problem"]:
+            out.line("    " + out.style(row["problem"], "yellow"))
     for warning in report["warnings"]:
         out.warn(warning)
     for server in report["servers"]:
@@ -422,16 +404,25 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
         out.line("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
 
 
-async def try_model(models: Models, agent: AgentConfig, model: str | None, seconds: float) -> dict[str, Any]:
-    """Ask one model one question and return what happened."""
+async def try_model(
+    models: Models, agent: AgentConfig, model: str | None, seconds: float, *, key: str = ""
+) -> dict[str, Any]:
+    """Ask one model one question and return what happened; a `key` is used alone, once, and not stored."""
     chain = await models.chain(agent, override=Override(model) if model else None)
     only = Chain(chain.models[:1], chain.source, strict=True)
-    request = ModelRequest("", SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256)
+    request = ModelRequest(
+        only.primary.model, SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256
+    )
     clock, cancel = models.registry.clock, Cancel()
     started, first = clock.monotonic(), None
     timer = asyncio.get_running_loop().call_later(seconds, cancel.cancel, f"no answer within {seconds:g} s")
     stop: Stop | None = None
-    stream = models.client(agent).stream(request, only, cancel=cancel, deadline=started + seconds)
+    stream: AsyncIterator[object]
+    if key:
+        typed = Credential("typed", only.primary.provider, "api_key", key)
+        stream = models.registry.provider(only.primary, typed).stream(request, cancel=cancel)
+    else:
+        stream = models.client(agent).stream(request, only, cancel=cancel, deadline=started + seconds)
     async for event in stream:
         if isinstance(event, TextDelta) and first is None:
             first = clock.monotonic() - started

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from homarus.admin.choices import Choice, lacks_key, missing, model_choices, price_class
+from homarus.admin.choices import Choice, model_choices, price_class
 from homarus.admin.setup import set_up
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
@@ -21,10 +21,12 @@ from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.home import as_data
 from homarus.cli.options import pass_app, with_json
+from homarus.config.known import near
 from homarus.config.load import load_config
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.models.access import Models
-from homarus.models.ref import ModelRef, normalize_provider
+from homarus.models.ready import check_choice, lacks_key, missing
+from homarus.models.ref import ModelRef, normalize_provider, split_profile, split_ref
 from homarus.models.select import AUTO
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ T = TypeVar("T")
 TEST_SECONDS = 30.0
 MODEL = "agents.defaults.model.primary"
 SANDBOX = "agents.defaults.sandbox.mode"
+# What is known to be wrong with the keys that somebody keeps all the same, by provider.
+Doubts = dict[str, str]
 SECTIONS = ("workspace", "model", "keys", "channels", "sandbox")
 
 
@@ -58,7 +62,7 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
     out, config = app.out, app.config
     ask = not non_interactive and not as_json and _is_terminal(app)
     current = str(config.agent(config.default_agent.id).get("model.primary") or "")
-    key = ""
+    key, doubts = "", Doubts()
     if ask:
         out.line(f"{out.style('Welcome to homarus.', 'bold')} A few questions; Enter takes what is shown.\n")
         if workspace is None and not app.paths.config_path.exists():
@@ -66,15 +70,16 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
     if ask and model is None:
         out.line("Looking for keys, model servers and model files ...")
         model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
-    if model and model != AUTO:
+    elif model:
         model = _named(app, model)
-        key = _ask_key(app, model) if ask else ""
+    if ask and model and model != AUTO:
+        key = _ask_key(app, model, doubts)
     chosen = workspace.expanduser().absolute() if workspace else None
     settings = {MODEL: model} if model and model != current else {}
     report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
     if key and model:
         _keep_key(app, model.partition("/")[0], key)
-    answers, problem = _answers(app)
+    answers, problem = _answers(app, doubts)
     if as_json:
         out.json(as_data(app, report) | {"model": model or current or AUTO, "answers": answers, "problem": problem})
         return
@@ -125,8 +130,9 @@ def configure(
     settings: dict[str, object] = {MODEL: _named(app, model)} if model else {}
     if sandbox:
         settings[SANDBOX] = sandbox
+    doubts = Doubts()
     if section == "keys" and not ask:
-        _key_from_pipe(app, provider)
+        _key_from_pipe(app, provider, doubts)
     options = bool(settings or workspace)
     chosen = workspace.expanduser().absolute() if workspace else None
     report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
@@ -134,8 +140,8 @@ def configure(
         app.out.line(f"Set {name}.")
     if ask and not options:
         for each in [section] if section else SECTIONS:
-            _SECTIONS[each](app)
-    answers, problem = _answers(app)
+            _SECTIONS[each](app, doubts)
+    answers, problem = _answers(app, doubts)
     if as_json:
         app.out.json(as_data(app, report) | {"answers": answers, "problem": problem})
         return
@@ -144,7 +150,7 @@ def configure(
         app.out.warn(problem)
 
 
-def _workspace(app: App) -> None:
+def _workspace(app: App, _doubts: Doubts) -> None:
     config = load_config(app.paths, app.env)
     now = str(config.get("agents.defaults.workspace") or app.paths.default_workspace)
     folder = _ask_folder("Where should your agent's files live? (files that are there stay there)", now)
@@ -153,39 +159,46 @@ def _workspace(app: App) -> None:
         app.out.line(f"Your agent lives in {folder} from the next turn on.")
 
 
-def _model(app: App) -> None:
+def _model(app: App, doubts: Doubts) -> None:
     config = load_config(app.paths, app.env)
     current = str(config.default_agent.get("model.primary") or "")
     app.out.line("Looking for keys, model servers and model files ...")
     model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
-    model = model if model == AUTO else _named(app, model)
-    key = "" if model == AUTO else _ask_key(app, model)
+    key = "" if model == AUTO else _ask_key(app, model, doubts)
     if model != current:
         set_up(app.paths, app.env, app.clock, settings={MODEL: model})
     if key:
         _keep_key(app, model.partition("/")[0], key)
 
 
-def _keys(app: App) -> None:
+def _keys(app: App, doubts: Doubts) -> None:
     models, agent = _opened(app)
-    known = [name for name in models.catalog.providers() if models.registry.needs_key(name)]
-    there = [name for name in known if models.bare_keys(name) or models.store(agent).credentials(name)]
+    there = [
+        name for name in models.catalog.providers() if models.bare_keys(name) or models.store(agent).credentials(name)
+    ]
     app.out.line(f"Keys are there for: {', '.join(there) or 'nobody yet'}.")
-
-    def default_of(answer: str) -> str:
-        name = normalize_provider(answer)
-        default = models.catalog.provider(name).default
-        if name not in models.catalog.providers() or not default:
-            listed = ", ".join(each for each in known if models.catalog.provider(each).default)
-            raise Unknown(f"there is no provider '{name}' to take a key for", cure=f"one of {listed}")
-        return f"{name}/{default}"
-
-    model = _ask_until(app, "Whose key do you want to add or replace? (Enter: none)", default_of)
-    if model and (key := _ask_key(app, model, replace=True)):
+    question = "Whose key do you want to add or replace? (Enter: none)"
+    model = _ask_until(app, question, lambda answer: _model_of(models, agent, answer))
+    if model and (key := _ask_key(app, model, doubts, replace=True)):
         _keep_key(app, model.partition("/")[0], key)
 
 
-def _channels(app: App) -> None:
+def _model_of(models: Models, agent: AgentConfig, answer: str) -> str:
+    """Return the model with which a key of a provider is tried; without a name where none is known of it."""
+    name = normalize_provider(answer)
+    known = [each for each in models.catalog.providers() if models.registry.is_remote(each)]
+    if name not in known:
+        meant = near(name, known)
+        takers = ", ".join(each for each in known if models.registry.needs_key(each))
+        cure = f"did you mean {meant}?" if meant else f"one of {takers}, or one of your own in models.providers"
+        raise Unknown(f"there is no provider '{name}' to take a key for", cure=cure)
+    listed = next(models.catalog.models(name), None)
+    used = split_ref(split_profile(str(agent.get("model.primary") or ""))[0])
+    model = models.catalog.provider(name).default or (listed.id if listed else "")
+    return f"{name}/{model or (used.model if used and used.provider == name else '')}"
+
+
+def _channels(app: App, _doubts: Doubts) -> None:
     from homarus.cli.channels import add
 
     there = load_config(app.paths, app.env).get("channels")
@@ -207,7 +220,7 @@ def _channels(app: App) -> None:
     click.get_current_context().invoke(add, channel=manifest.id, token=token or None)
 
 
-def _sandbox(app: App) -> None:
+def _sandbox(app: App, _doubts: Doubts) -> None:
     now = str(load_config(app.paths, app.env).get(SANDBOX) or "all")
 
     def mode(answer: str) -> str:
@@ -222,7 +235,7 @@ def _sandbox(app: App) -> None:
         app.out.line(f"Set {SANDBOX}.")
 
 
-_SECTIONS: dict[str, Callable[[App], None]] = {
+_SECTIONS: dict[str, Callable[[App, Doubts], None]] = {
     "workspace": _workspace,
     "model": _model,
     "keys": _keys,
@@ -231,30 +244,32 @@ _SECTIONS: dict[str, Callable[[App], None]] = {
 }
 
 
-def _opened(app: App, more: dict[str, str] | None = None) -> tuple[Models, AgentConfig]:
+def _opened(app: App) -> tuple[Models, AgentConfig]:
     config = load_config(app.paths, app.env)
-    return Models(config, {**app.env, **(more or {})}, clock=app.clock), config.default_agent
+    return Models(config, app.env, clock=app.clock), config.default_agent
 
 
 def _named(app: App, text: str) -> str:
-    """Return the model that a text means, said when it is a guess."""
+    """Return the model that a text means, said when it is a guess; a slip is refused."""
     if text == AUTO:
         return text
     models, agent = _opened(app)
     found = models.names(agent).resolve(text)
+    check_choice(models, found.ref)
     if found.warning:
         app.out.warn(found.warning)
     return found.ref.key
 
 
-def _answers(app: App) -> tuple[str, str]:
+def _answers(app: App, doubts: Doubts) -> tuple[str, str]:
     """Return what answers now and what is wrong with it."""
 
     async def look() -> tuple[str, str]:
         models, agent = _opened(app)
         try:
             chain = await models.chain(agent)
-            return chain.primary.key, missing(models, agent, chain.primary)
+            ref = chain.primary
+            return ref.key, missing(models, agent, ref) or doubts.get(ref.provider, "")
         except HomarusError as problem:
             return "nobody", str(problem)
         finally:
@@ -264,7 +279,7 @@ def _answers(app: App) -> tuple[str, str]:
         return asyncio.run(look())
 
 
-def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
+def _ask_key(app: App, model: str, doubts: Doubts, *, replace: bool = False) -> str:
     """Return a key that somebody typed and that was tried; nothing where none is needed or wanted."""
     models, agent = _opened(app)
     provider, _, name = model.partition("/")
@@ -277,30 +292,32 @@ def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
         if not key:
             return ""
         app.out.line(f"Trying it with one short request to {model} ...")
-        report = _tried(app, model, key)
-        if report["ok"]:
-            app.out.line(f"It works: answered in {report['seconds']:.1f} s.")
+        wrong, _ = _tried(app, model, key)
+        if not wrong:
+            app.out.line("It works.")
             return key
-        if report["kind"] in {
-            "auth",
-            "auth_permanent",
-        }:  # the provider's own words repeat the key and tell how its programs are told one
-            app.out.warn(f"{provider} does not accept this key")
-        else:
-            app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
+        app.out.warn(wrong)
         if _ask("Keep this key all the same? yes, or Enter to type another", "no").lower() in {"y", "yes"}:
+            doubts[provider] = wrong
             return key
 
 
-def _tried(app: App, model: str, key: str) -> dict[str, object]:
+def _tried(app: App, model: str, key: str) -> tuple[str, bool]:
+    """Try a key with one short request; return what is wrong, and whether it is the key. Nothing is stored."""
     from homarus.cli.models import try_model
 
-    provider = model.partition("/")[0]
-    names = _opened(app)[0].catalog.provider(provider).env or (f"{provider.upper()}_API_KEY",)
-    # Given as a variable of this process alone: nothing is stored before it is known to work.
-    models, agent = _opened(app, {names[0]: key})
+    provider, _, name = model.partition("/")
+    if not name:
+        return f"the key for {provider} was not tried, because no model of {provider} is known here", False
+    models, agent = _opened(app)
     with app.out.waiting(f"waiting for {provider}"):
-        return asyncio.run(try_model(models, agent, model, TEST_SECONDS))
+        report = asyncio.run(try_model(models, agent, model, TEST_SECONDS, key=key))
+    if report["ok"]:
+        return "", False
+    if report["kind"] in {"auth", "auth_permanent"}:
+        # The provider's own words repeat the key and tell how its programs are told one.
+        return f"{provider} does not accept this key", True
+    return f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""), False
 
 
 def _keep_key(app: App, provider: str, key: str) -> None:
@@ -310,13 +327,17 @@ def _keep_key(app: App, provider: str, key: str) -> None:
     say(f"the key for {provider} is kept in {store.path}, which only you can read")
 
 
-def _key_from_pipe(app: App, provider: str | None) -> None:
+def _key_from_pipe(app: App, provider: str | None, doubts: Doubts) -> None:
     key = "" if sys.stdin.isatty() else sys.stdin.readline().strip()
     if not provider or not key:
         raise click.UsageError("without a terminal, say --provider NAME and give the key on standard input")
-    name = normalize_provider(provider)
-    if name not in _opened(app)[0].catalog.providers():
-        raise ConfigError(f"there is no provider '{name}'", cure="'homarus models list --all' shows them")
+    model = _model_of(*_opened(app), provider)
+    name = model.partition("/")[0]
+    wrong, is_key = _tried(app, model, key)
+    if is_key:
+        raise ConfigError(wrong, cure="nothing was stored; check the key")
+    if wrong:  # offline, say: the key may well be right
+        doubts[name] = wrong
     set_up(app.paths, app.env, app.clock)
     _keep_key(app, name, key)
 
@@ -374,9 +395,8 @@ def _pick(app: App, choices: list[Choice]) -> str:
     out.line(f"\n  {out.style('or write another one by its name or as provider/model', 'dim')}")
     while True:
         answer = _ask("", "1")
-        if answer.isdigit() and 1 <= int(answer) <= len(choices):
-            return choices[int(answer) - 1].ref
+        number = int(answer) if answer.isdigit() else 0
         try:
-            return _named(app, answer)
+            return _named(app, choices[number - 1].ref if 1 <= number <= len(choices) else answer)
         except HomarusError as problem:
             out.line(f"{problem}.")

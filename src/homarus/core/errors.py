@@ -66,7 +66,8 @@ class ModelFailure(StrEnum):
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
     TIMEOUT = "timeout"
-    # A certificate, a proxy or a missing name: the same again until somebody acts.
+    NO_CONNECTION = "no_connection"
+    # A certificate, a proxy, a missing name, or nobody at home on this machine: the same again until somebody acts.
     UNREACHABLE = "unreachable"
     SERVER = "server_error"
     MODEL_NOT_FOUND = "model_not_found"

@@ -202,8 +202,8 @@ class Models:
         from homarus.models.discover import discover
 
         for server in await discover(self.http, self.catalog, seconds=self.server_seconds):
-            model = server.chat_model
-            if model is not None:
+            if server.chat_models:
+                model = server.chat_models[0]
                 ref = ModelRef(server.provider, model.id)
                 self.catalog.learn(ref, model.window)
                 return Picked(ref, f"{self.catalog.provider(server.provider).name} runs at {server.base_url}")

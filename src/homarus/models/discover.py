@@ -39,8 +39,8 @@ class Found(Struct, frozen=True):
     models: tuple[Served, ...]
 
     @property
-    def chat_model(self) -> Served | None:
-        return next((model for model in self.models if not _NO_CHAT.search(model.id)), None)
+    def chat_models(self) -> tuple[Served, ...]:
+        return tuple(model for model in self.models if not _NO_CHAT.search(model.id))
 
 
 async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = 0.0) -> list[Found]:

@@ -104,6 +104,8 @@ def _rest(status: int | None, text: str, *, small: bool) -> ModelFailure:
         return F.SERVER
     if status == 404 or _says("no_model", text):
         return F.MODEL_NOT_FOUND
+    if _says("no_connection", text):
+        return F.NO_CONNECTION
     if _says("timeout", text):
         return F.TIMEOUT
     if _says("server", text):
@@ -138,6 +140,7 @@ CURES: Mapping[ModelFailure, str] = {
     F.CONTEXT_OVERFLOW: "`/compact` shortens the conversation, `/new` starts another",
     F.REQUEST_TOO_LARGE: "this account's limit per request is below this conversation: `/compact`, or another model",
     F.TIMEOUT: "check the network, and whether the server runs",
+    F.NO_CONNECTION: "check the address, the network, and whether the server runs",
 }
 
 

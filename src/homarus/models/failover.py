@@ -36,7 +36,7 @@ PATIENCE = 60.0
 # A rest that ends this soon is not worth another model.
 NEARLY_AWAKE_MS = 10_000
 
-TRANSIENT = frozenset({F.OVERLOADED, F.TIMEOUT, F.SERVER})
+TRANSIENT = frozenset({F.OVERLOADED, F.TIMEOUT, F.NO_CONNECTION, F.SERVER})
 FINAL = frozenset({F.ABORTED, F.REFUSAL, F.REQUEST_TOO_LARGE})
 # The same request fails again in the same way; another model may take it.
 NOT_HERE = frozenset({F.FORMAT, F.MODEL_NOT_FOUND, F.UNREACHABLE})
@@ -168,7 +168,6 @@ class FailoverState:
         self._wanted = wanted
         self._pin = pin
         self._deadline = deadline
-        self._told = False
         self.attempts = 0
         self._enter(0)
 
@@ -258,8 +257,7 @@ class FailoverState:
         short = error.kind.value.replace("_", " ")
         if shown and not isinstance(step, GiveUp | Compact):
             notices.append(Notice(f"{self.ref} broke off; what it said so far is void", "restart"))
-        if isinstance(step, Retry) and not self._told:
-            self._told = True
+        if isinstance(step, Retry):
             notices.append(Notice(f"{self.ref}: {short}; trying again in {step.delay:.0f} s", "retry"))
         if isinstance(step, NextModel):
             following = self._chain.models[self._position + 1]

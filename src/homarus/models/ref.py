@@ -88,6 +88,8 @@ class Names(Struct, frozen=True):
     default_provider: str = DEFAULT_PROVIDER
     # provider/model of everything that the built-in list knows, the preferred providers first
     known: tuple[str, ...] = ()
+    # provider/model of what the user's own providers say that they have
+    listed: tuple[str, ...] = ()
 
     def resolve(self, text: str) -> Resolved:
         """Return the model that a text means; ConfigError names the text when it can mean none."""
@@ -130,7 +132,7 @@ class Names(Struct, frozen=True):
     def _guess(self, text: str) -> Resolved | None:
         ref = split_ref(text)
         if ref:
-            return Resolved(ref, "ref")
+            return Resolved(ref, "ref", self._doubt(ref))
         if not text or "/" in text or text.startswith("@"):
             return None
         ours = sorted(self.known, key=lambda key: not key.startswith(f"{self.default_provider}/"))
@@ -143,20 +145,34 @@ class Names(Struct, frozen=True):
         # A model that is newer than the list belongs to the maker of those that are called like it.
         family = text.lower().partition("-")[0] + "-"
         kin = next((key for key in ours if key.partition("/")[2].lower().startswith(family)), "")
-        if not kin and any(key.startswith(f"{self.default_provider}/") for key in self.known):
+        if not kin and (self._of(self.default_provider) or self.near(text)):
             return None
         guess = ModelRef(kin.partition("/")[0] or self.default_provider, text)
         return Resolved(guess, "default", f"'{text}' names no provider; taken as {guess.key}. Write it out to be sure.")
+
+    def _of(self, provider: str) -> list[str]:
+        """Return the models that a provider is said to have; nothing where nobody says."""
+        return [key for key in (*self.known, *self.listed) if key.startswith(f"{provider}/")]
+
+    def _doubt(self, ref: ModelRef) -> str:
+        """Say that a provider whose models the user lists has none of this name."""
+        if not any(key.startswith(f"{ref.provider}/") for key in self.listed) or ref.key in self._of(ref.provider):
+            return ""
+        there = [key for key in self.near(ref.key) if key in self.listed]
+        hint = f"did you mean {there[0]}?" if there else f"add it to models.providers.{ref.provider}.models to be sure"
+        return f"{ref.provider} lists no model '{ref.model}'; {hint}"
 
     def near(self, text: str) -> list[str]:
         """Return what a mistyped name may mean, the likeliest first."""
         import difflib
 
-        everything = {key.lower(): key for key in (*self.known, *self.configured)}
-        words = {key.partition("/")[2]: whole for key, whole in reversed(everything.items())}
-        words |= everything | {alias: alias for alias in self.aliases}
+        families = [name for name, family in _FAMILIES.items() if any(map(family.match, self.known))]
+        words: dict[str, list[str]] = {short: [short] for short in (*self.aliases, *families)}
+        for key in dict.fromkeys((*self.known, *self.configured)):
+            for word in (key.lower(), key.lower().partition("/")[2]):
+                words.setdefault(word, []).append(key)
         found = difflib.get_close_matches(text.strip().lower(), words, n=3, cutoff=0.7)
-        return list(dict.fromkeys(words[word] for word in found))
+        return list(dict.fromkeys(key for word in found for key in words[word]))[:3]
 
 
 def _version(key: str) -> tuple[int, ...]:
@@ -205,7 +221,7 @@ def build_names(
         if member and short not in aliases:
             aliases[short] = member
     everything = tuple(dict.fromkeys([*keys, *configured]))
-    return Names(aliases, everything, normalize_provider(default_provider) or DEFAULT_PROVIDER, known)
+    return Names(aliases, everything, normalize_provider(default_provider) or DEFAULT_PROVIDER, known, configured)
 
 
 def allows(raw: Mapping[str, Any], resolve: Callable[[str], Resolved]) -> Callable[[ModelRef], bool]:

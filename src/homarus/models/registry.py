@@ -62,9 +62,24 @@ class Registry:
                 pass
         return self.catalog.model(ref)
 
+    def is_remote(self, provider: str) -> bool:
+        """Say whether a provider is reached over a network: it is neither this process nor somebody who registered."""
+        return provider not in self._factories and provider not in {BUILTIN, LOCAL}
+
+    def check(self, ref: ModelRef) -> None:
+        """Raise ConfigError where a model surely cannot be asked: no such provider, no such file. Asks nobody."""
+        if self.is_remote(ref.provider):
+            self.endpoint(ref, Credential("none", ref.provider, "none"))
+        elif ref.provider == LOCAL and ref.provider not in self._factories:
+            from homarus.models.providers.llama import describe
+
+            describe(ref.model, self._models_dir)
+        elif ref.provider == BUILTIN and ref.model != "notebook":
+            raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
+
     def needs_key(self, provider: str) -> bool:
         """Say whether calling a provider without a credential is pointless."""
-        if provider in self._factories or provider in {BUILTIN, LOCAL}:
+        if not self.is_remote(provider):
             return False
         known = self.catalog.provider(provider)
         return not known.local and not self.catalog.own_settings(provider).base_url
@@ -82,8 +97,7 @@ class Registry:
         if ref.provider in self._factories:
             return self._factories[ref.provider](ref, credential)
         if ref.provider == BUILTIN:
-            if ref.model != "notebook":
-                raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
+            self.check(ref)
             from homarus.models.providers.notebook import NotebookProvider
 
             return NotebookProvider(clock=self.clock, models=self._models_dir)
@@ -96,13 +110,21 @@ class Registry:
         made: ModelProvider = module.open_provider(endpoint, self.catalog.model(ref), http=self.http, clock=self.clock)
         return made
 
+    def _unknown(self, ref: ModelRef) -> ConfigError:
+        from homarus.config.known import near
+
+        cure = f"set models.providers.{ref.provider}.baseUrl"
+        if ref.provider in self.catalog.providers():
+            return ConfigError(f"provider '{ref.provider}' has no address", cure=cure)
+        meant = near(ref.provider, self.catalog.providers())
+        hint = f"did you mean {meant}/{ref.model}? " if meant else ""
+        cure = f"{hint}{cure}, or see `homarus models list --all`"
+        return ConfigError(f"there is no provider '{ref.provider}'", cure=cure)
+
     def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
         provider, own = self.catalog.provider(ref.provider), self.catalog.own_settings(ref.provider)
         if not provider.base_url and protocol(provider.api).needs_address:
-            raise ConfigError(
-                f"provider '{ref.provider}' is not known and has no address",
-                cure=f"set models.providers.{ref.provider}.baseUrl, or check the spelling with `homarus models list`",
-            )
+            raise self._unknown(ref)
         near = provider.local or any(mark in provider.base_url for mark in NEAR)
         idle = IDLE_LOCAL if near else IDLE_CLOUD
         return Endpoint(

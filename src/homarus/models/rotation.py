@@ -25,8 +25,8 @@ GONE_FIRST, GONE_MOST = 10 * MINUTE, HOUR
 WINDOW = DAY
 
 # Failures that say something about this credential or this model for a while; the others are about one request.
-_ORDINARY_KINDS = {F.AUTH, F.OVERLOADED, F.TIMEOUT, F.SERVER}
-_MODEL_KINDS = {F.RATE_LIMIT, F.OVERLOADED, F.TIMEOUT, F.SERVER}
+_ORDINARY_KINDS = {F.AUTH, F.OVERLOADED, F.TIMEOUT, F.NO_CONNECTION, F.SERVER}
+_MODEL_KINDS = {F.RATE_LIMIT, F.OVERLOADED, F.TIMEOUT, F.NO_CONNECTION, F.SERVER}
 
 
 class Stats(Struct, frozen=True, rename="camel", omit_defaults=True):

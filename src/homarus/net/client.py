@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from homarus.core.behind import durable
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.net.errors import HttpError
+from homarus.net.errors import HttpError, Refused
 from homarus.net.proxy import NO_PROXY, Proxies
 from homarus.net.trust import SYSTEM, Trust
 
@@ -29,6 +29,7 @@ MAX_OPEN = 100
 MAX_ANSWER = 1 << 30  # a batch of 50,000 vectors
 # Control characters in a header would smuggle in another one.
 _UNFIT = late(r"[\x00-\x08\x0a-\x1f\x7f]")
+_KEY_CURE = "check the API key"
 # Chooses the address that a connection to a host and port goes to, and may refuse to.
 Choose = Callable[[str, int], Awaitable[str]]
 
@@ -108,7 +109,7 @@ class HttpClient:
         from homarus.net import transport
 
         await durable()
-        target = _target(url)
+        target = http_target(url)
         proxy = self._proxies.find(target)
         content = b"".join(body)
         host = wire_name(target.hostname or "")
@@ -182,14 +183,15 @@ def ask(
         return pool.submit(asyncio.run, exchange()).result()
 
 
-def _target(url: str) -> SplitResult:
+def http_target(url: str) -> SplitResult:
+    """Return the parts of an address; `Refused` says that it is none."""
     try:
         target = urlsplit(url)
         port = target.port
     except ValueError:
         target, port = urlsplit(""), None
     if target.scheme not in {"http", "https"} or not target.hostname or port == 0:
-        raise HttpError(f"'{url}' is no http address")
+        raise Refused(f"'{url}' is no http address", "write it as http://host:port/path or https://host/path")
     return target
 
 
@@ -199,7 +201,7 @@ def wire_name(host: str) -> bytes:
     try:
         return name.encode("ascii") if ":" in name else name.encode("idna")
     except UnicodeError as problem:
-        raise HttpError(f"'{single_line(name, 100)}' is no host") from problem
+        raise Refused(f"'{single_line(name, 100)}' is no host", "check the address") from problem
 
 
 def _headers(target: SplitResult, given: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
@@ -214,10 +216,10 @@ def _headers(target: SplitResult, given: Mapping[str, str], length: int | None) 
     try:
         for name, value in fields.items():
             if _UNFIT.search(name + value):
-                raise HttpError(f"header '{name[:40]}' holds a line break or another control character")
+                raise Refused(f"header '{name[:40]}' holds a line break or another control character", _KEY_CURE)
         return [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
     except UnicodeEncodeError as problem:
-        raise HttpError("a header holds a character that HTTP cannot carry (check the API key)") from problem
+        raise Refused("a header holds a character that HTTP cannot carry", _KEY_CURE) from problem
 
 
 def _unpacker(name: str) -> Any:

@@ -30,7 +30,7 @@ class Proxies(Struct, frozen=True):
         proxy = self.https if target.scheme == "https" else self.http
         host = (target.hostname or "").lower().rstrip(".")
         port = target.port or (443 if target.scheme == "https" else 80)
-        if not proxy or _is_here(host) or any(_matches(rule, host, port) for rule in self.exempt):
+        if not proxy or is_here(host) or any(_matches(rule, host, port) for rule in self.exempt):
             return ""
         parts = urlsplit(proxy)
         if parts.scheme not in SCHEMES or not parts.hostname:
@@ -58,7 +58,8 @@ def proxies_from(env: Mapping[str, str]) -> Proxies:
     return Proxies(address("http_proxy"), address("https_proxy"), exempt)
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
+    """Say whether a host is this machine itself."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)

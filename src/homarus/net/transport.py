@@ -12,7 +12,8 @@ import httpcore2
 
 from homarus.core.errors import installing
 from homarus.core.text import single_line
-from homarus.net.errors import HttpError, Refused
+from homarus.net.errors import HttpError, NoConnection, Refused
+from homarus.net.proxy import is_here
 from homarus.net.sockets import Choose, Sockets, opened
 
 # What stays as it is in an address; all else is written as bytes in hexadecimal, as browsers do.
@@ -121,14 +122,20 @@ def explain(problem: Exception, target: SplitResult, proxy: str) -> HttpError:
     if isinstance(problem, httpcore2.ConnectTimeout):
         return HttpError(f"no connection to {target.netloc} within {CONNECT_SECONDS:g} s")
     if isinstance(problem, httpcore2.ConnectError):
-        return HttpError(f"no connection to {target.netloc}: {_reason(problem)}")
+        # On this machine that is final: who restarts a server here knows it, and who forgot to start one waits for nothing.
+        if is_here(target.hostname or "") and any(
+            isinstance(each, ConnectionRefusedError) for each in _causes(problem)
+        ):
+            where = target.netloc.rpartition("@")[2]
+            return Refused(f"nothing listens on {where}", "start the server there, or correct its address")
+        return NoConnection(f"no connection to {target.netloc}: {_reason(problem)}")
     if "without sending a response" in said:
         return HttpError(f"{target.netloc} closed the connection without a reply")
     if "peer closed" in said or not isinstance(problem, httpcore2.ProtocolError):
         return HttpError("the connection was closed in the middle of the reply")
     if isinstance(problem, httpcore2.LocalProtocolError):
         # Its words may hold the header that was refused, and with it the key.
-        return HttpError("a header holds a character that HTTP cannot carry (check the API key)")
+        return Refused("a header holds a character that HTTP cannot carry", "check the API key")
     return HttpError(f"{target.netloc} does not answer in HTTP/1.1: {single_line(said, 100)}")
 
 

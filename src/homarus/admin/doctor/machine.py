@@ -6,13 +6,14 @@ import shutil
 import sys
 from importlib.util import find_spec
 
-from homarus.admin.choices import missing
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.config.view import AgentConfig
 from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
 from homarus.models.access import Models
 from homarus.models.notebook.minilm import lacking
-from homarus.models.select import AUTO
+from homarus.models.ready import missing
+from homarus.models.select import AUTO, choice
 from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
@@ -53,22 +54,25 @@ def check_programs(home: Home) -> list[Finding]:
 
 
 def check_models(home: Home) -> list[Finding]:
-    """Each agent's configured model: that its name means one, and that there is a key for it. And the notebook's reader."""
+    """Each agent's configured models: that each name means one, and that nothing is missing to ask it. And the notebook's reader."""
     models, findings = Models(home.config, home.env, clock=home.clock), []
     if problem := lacking(home.config.paths.models_dir):
         findings.append(Finding("models", Severity.WARNING, problem, cure="homarus memory export-minilm"))
     for agent in home.config.agents:
-        named = str(agent.get("model.primary") or "")
-        if named in {"", AUTO}:
-            continue
-        try:
-            problem = missing(models, agent, models.names(agent).resolve(named).ref)
-        except HomarusError as wrong:
-            problem = str(wrong)
-        if problem:
-            cure = "homarus configure model"
-            findings.append(Finding("models", Severity.WARNING, f"agent '{agent.id}': {problem}", cure=cure))
+        named = choice(agent.get("model"))
+        for text in (named.primary, *(named.fallbacks or ())):
+            if text not in {"", AUTO} and (problem := _wrong_with(models, agent, text)):
+                said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
+                findings.append(Finding("models", Severity.WARNING, said, cure=cure))
     return findings or ok("models", "the models that are named can be asked")
+
+
+def _wrong_with(models: Models, agent: AgentConfig, named: str) -> str:
+    try:
+        found = models.names(agent).resolve(named)
+    except HomarusError as wrong:
+        return str(wrong)
+    return missing(models, agent, found.ref) or found.warning
 
 
 def check_python(_home: Home) -> list[Finding]:

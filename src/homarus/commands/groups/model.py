@@ -50,8 +50,8 @@ def keep_model(ctx: CommandContext, wanted: str) -> str:
         )
         return "Model: as configured."
     agent = ctx.home.config.agent(ctx.session.agent_id)
-    ref = ctx.home.models.names(agent).resolve(wanted).ref
-    allowed(ctx, agent, ref)
+    allowed(ctx, agent, ctx.home.models.names(agent).resolve(wanted).ref)
+    ref, doubt = _chosen(ctx, agent, wanted)
     ctx.save(
         provider_override=ref.provider,
         model_override=ref.model,
@@ -59,7 +59,18 @@ def keep_model(ctx: CommandContext, wanted: str) -> str:
         auth_profile_override=ref.profile or None,
         auth_profile_override_source="user" if ref.profile else None,
     )
-    return f"Model: {ref.key}" + (f" with profile {ref.profile}." if ref.profile else ".")
+    return f"Model: {ref.key}" + (f" with profile {ref.profile}." if ref.profile else ".") + doubt
+
+
+def _chosen(ctx: CommandContext, agent: AgentConfig, wanted: str) -> tuple[ModelRef, str]:
+    """Return the model that a person means, and what speaks against its answering. Raises ConfigError for a slip."""
+    from homarus.models.ready import check_choice, missing
+
+    models = ctx.home.models
+    found = models.names(agent).resolve(wanted)
+    check_choice(models, found.ref)
+    doubts = filter(None, (found.warning, missing(models, agent, found.ref)))
+    return found.ref, "".join(f"\n⚠️ {each}" for each in doubts)
 
 
 def allowed(ctx: CommandContext, agent: AgentConfig, ref: ModelRef) -> None:
@@ -93,8 +104,8 @@ def _configured(ctx: CommandContext, wanted: str, scope: str) -> CommandReply:
     base = "agents.defaults.model" if scope == "global" else f"agents.entries.{agent.id}.model"
     if wanted == CLEAR:
         return said(ctx.configure(base, None, remove=True))
-    key = ctx.home.models.names(agent).resolve(wanted).ref.key
-    return said(ctx.configure(f"{base}.primary", key))
+    ref, doubt = _chosen(ctx, agent, wanted)
+    return said(ctx.configure(f"{base}.primary", ref.key) + doubt)
 
 
 async def status(ctx: CommandContext) -> CommandReply:

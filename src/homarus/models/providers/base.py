@@ -23,7 +23,7 @@ from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.providers.reading import Fault
 from homarus.models.wire import Fragments
 from homarus.net.client import HttpClient, Response
-from homarus.net.errors import HttpError, Refused
+from homarus.net.errors import HttpError, NoConnection, Refused
 from homarus.net.sse import SseError, SseEvent, SseParser
 
 MAX_BODY = 32 * 1024 * 1024
@@ -239,7 +239,7 @@ def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
         return ModelError(ModelFailure.UNREACHABLE, f"{place}: {said}", cure=problem.cure)
     if isinstance(problem, TimeoutError) and not problem.args:
         said = f"no data for {call.idle:g} s"
-    kind = ModelFailure.TIMEOUT
+    kind = ModelFailure.NO_CONNECTION if isinstance(problem, NoConnection) else ModelFailure.TIMEOUT
     return ModelError(kind, f"{place} at {hidden(call.endpoint.base_url, secrets)}: {said}", cure=CURES[kind])
 
 
