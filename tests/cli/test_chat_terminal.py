@@ -153,6 +153,17 @@ async def test_the_picture_on_the_clipboard_is_pasted_with_ctrl_v(tmp_path: Path
     assert kept.read_bytes() == PNG
 
 
+async def test_markup_in_an_answer_is_shown_live_and_later(tmp_path: Path) -> None:
+    markup = "Put <your-name> into vector<int>.\n\n<details>\nhidden block\n</details>\n\nEnd."
+    async with home(tmp_path, lambda _body, _number: Say(markup)) as house:
+        async with terminal(house.env, "agent", "go") as screen:
+            await screen.until(markup)
+        async with house.chat() as screen:
+            await screen.until("2 messages so far", markup, STATUS)
+            screen.type("again\r")
+            await screen.until(when=lambda lines: "\n".join(lines).count(markup) == 2)
+
+
 async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat() as screen:
         screen.type("early bird")  # long before there is a line
