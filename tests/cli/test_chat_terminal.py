@@ -311,6 +311,20 @@ async def test_words_stay_whole_and_the_screen_is_clean_after_a_resize_and_ctrl_
         await asyncio.sleep(0.5)
         await screen.until(when=is_clean)
         assert "› hello" in screen.lines
+        assert screen.text.count("› hello") == screen.text.count("answer to hello") == 1
+
+
+async def test_a_paste_that_is_taller_than_the_screen_leaves_only_its_echo(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        pasted = "\r".join(f"line {number} of it" for number in range(30))
+        screen.type(f"\x1b[200~{pasted}\x1b[201~")
+        await screen.until("line 29 of it")
+        screen.type("\r")
+        await screen.until("… 18 more lines", "answer to line 0 of it", gone="thinking")
+        shown = [line for line in screen.text.split("\n") if "more lines" not in line]
+        before = shown[: next(at for at, line in enumerate(shown) if "answer to" in line)]
+    assert [line for line in before if line][1:] == ["› line 0 of it", *(f"  line {at} of it" for at in range(1, 12))]
 
 
 async def test_earlier_lines_are_found_in_any_case_and_ctrl_c_leaves_the_search(tmp_path: Path) -> None:
