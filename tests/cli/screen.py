@@ -68,7 +68,7 @@ class Answering(pyte.HistoryScreen):
 
 
 class Terminal:
-    """`homarus` with these words in a terminal of this size."""
+    """`homarus`, or another program, with these words in a terminal of this size."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Terminal:
         size: tuple[int, int] = (80, 24),
         cwd: Path | None = None,
         stdout: BinaryIO | None = None,
+        program: tuple[str, ...] = (sys.executable, "-m", "homarus"),
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._screen = Answering(*size, self.type)
@@ -84,7 +85,7 @@ class Terminal:
         self.raw = b""
         self._set_size(*size)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "homarus", *words],
+            [*program, *words],
             env={"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), **env},
             stdin=theirs,
             stdout=theirs if stdout is None else stdout,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,11 @@ from tests.scenarios.talker import Rule, Say, Talker, make_home, open_agent
 PNG = b"\x89PNG\r\n\x1a\nrest"
 STATUS = "agent:main:main"  # the line is there, and takes keys
 ESCAPE, CTRL_C, CTRL_D, CTRL_L, CTRL_O, CTRL_R = "\x1b", "\x03", "\x04", "\x0c", "\x0f", "\x12"
+CTRL_Q, CTRL_Z = "\x11", "\x1a"
+# A shell can stop and continue programs only on a terminal that it controls.
+SHELL = (
+    """import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp("bash", ["bash", "--norc", "-i"])"""
+)
 
 
 class Home:
@@ -325,6 +331,35 @@ async def test_a_paste_that_is_taller_than_the_screen_leaves_only_its_echo(tmp_p
         shown = [line for line in screen.text.split("\n") if "more lines" not in line]
         before = shown[: next(at for at, line in enumerate(shown) if "answer to" in line)]
     assert [line for line in before if line][1:] == ["› line 0 of it", *(f"  line {at} of it" for at in range(1, 12))]
+
+
+async def test_ctrl_z_suspends_the_chat_and_its_line_is_there_again_afterwards(tmp_path: Path) -> None:
+    async with (
+        home(tmp_path) as house,
+        terminal({**house.env, "PS1": "ready> "}, SHELL, program=(sys.executable, "-c")) as screen,
+    ):
+        screen.type(f"{sys.executable} -m homarus chat\r")
+        await screen.until("a new session", STATUS)
+        screen.type("half typed")
+        await screen.until("› half typed")
+        screen.type(CTRL_Z)
+        await screen.until("Stopped", gone="› half typed")
+        screen.type("echo $((6*7))\r")
+        await screen.until("echo $((6*7))\n42\n")  # the shell has its terminal back
+        screen.type("fg\r")
+        await screen.until("› half typed")
+        screen.type(" and more\r")
+        await screen.until("answer to half typed and more")
+        screen.type(CTRL_D)
+        await screen.until(when=lambda lines: [line for line in lines if line][-1] == "ready>")
+
+
+async def test_no_control_character_gets_into_a_message(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        screen.type(f"a{CTRL_Z}b\x1b[200~ \x1b[31mred\x00\x1b[201~ c{CTRL_Q}\x07\x9b\r")
+        await screen.until("answer to ab [31mred c")
+        assert [typed(seen.body) for seen in house.server.seen] == ["ab [31mred c"]
 
 
 async def test_earlier_lines_are_found_in_any_case_and_ctrl_c_leaves_the_search(tmp_path: Path) -> None:

@@ -39,10 +39,11 @@ from homarus.cli.chat_input import (
     missing,
     referenced,
     suggest,
+    typeable,
 )
 from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
-from homarus.cli.chat_terminal import wiping
+from homarus.cli.chat_terminal import draw_anew, suspend, wiping
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
 from homarus.core.errors import HomarusError
@@ -167,7 +168,7 @@ class Screen:
                 await self._enter(self._agent)
                 while True:
                     try:
-                        text = await self.session.prompt_async(default=typed)
+                        text = typeable(await self.session.prompt_async(default=typed))
                     except EOFError:
                         text = LEAVE
                     except KeyboardInterrupt:
@@ -349,28 +350,9 @@ class Screen:
                 text = "".join(self._painter.paint(block, columns) for block in new)
                 await run_in_terminal(partial(print_formatted_text, ANSI(text), end=""))
             if None in blocks:
-                await self._draw_anew()
+                await draw_anew(self.session.app, self._last)
             for _ in blocks:
                 self._printing.task_done()
-
-    async def _draw_anew(self) -> None:
-        """Draw as many rows as stand above the line already: one more would push another copy of the first one off the screen."""
-        renderer, output = self.session.app.renderer, self.session.app.output
-        await renderer.wait_for_cpr_responses()
-        size = output.get_size()
-        above = renderer.rows_above_layout if renderer.height_is_known else size.rows - 4
-        lines = self._last(above, size.columns)
-
-        def draw() -> None:
-            # What stood here before the chat began belongs into the scrollback.
-            output.cursor_goto(size.rows, 1)
-            output.write_raw("\n" * (above - len(lines)))
-            output.cursor_goto(1, 1)
-            output.erase_down()
-            output.write_raw("".join(f"{line}\r\n" for line in lines))
-            output.flush()
-
-        await run_in_terminal(draw)
 
     def _last(self, rows: int, columns: int) -> list[str]:
         """Return the newest lines that fit into so many rows, in the present width."""
@@ -448,6 +430,10 @@ class Screen:
         @keys.add("c-l")
         def _anew(_event: KeyPressEvent) -> None:
             self._printing.put_nowait(None)
+
+        @keys.add("c-z")
+        def _suspend(_event: KeyPressEvent) -> None:
+            run_in_terminal(suspend)
 
         @keys.add(Keys.BracketedPaste)
         def _paste(event: KeyPressEvent) -> None:
