@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -396,6 +396,32 @@ async def test_a_change_shows_as_a_diff_and_the_status_line_has_window_and_cost(
             await screen.until("50,009/200,000 tok (25 %)", "$0.")
             screen.type(CTRL_O + CTRL_O + CTRL_O)
             await screen.until("+line 29")
+
+
+async def test_the_status_line_has_what_the_session_took_in_every_terminal(tmp_path: Path) -> None:
+    def rule(_body: Any, number: int) -> Say:
+        return Say(f"answer {number}", tokens=1_000 * (number + 1))
+
+    def has(status: str) -> Callable[[list[str]], bool]:
+        return lambda lines: any(f"mock/loop{status} · {STATUS}" in line for line in lines)
+
+    async with home(tmp_path, rule) as house:
+        house.describe(cost={"input": 3, "output": 15})
+        async with house.chat(size=(100, 30)) as first:
+            await first.until("a new session", STATUS)
+            first.type("one\r")
+            await first.until("answer 0", when=has(" · 1,009/200,000 tok (1 %) · $0.0031"))
+            async with house.chat(size=(100, 30)) as second:
+                await second.until("following")
+                for speaker, text, status in (
+                    (first, "two", " · 2,009/200,000 tok (1 %) · $0.0093"),
+                    (first, "/new three", " · 3,009/200,000 tok (2 %) · $0.0091"),
+                    (second, "four", " · 4,009/200,000 tok (2 %) · $0.0213"),
+                    (first, "/new", ""),
+                ):
+                    speaker.type(f"{text}\r")
+                    for each in (first, second):
+                        await each.until(when=has(status))
 
 
 async def test_without_colours_there_are_none(tmp_path: Path) -> None:

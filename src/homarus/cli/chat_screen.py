@@ -47,7 +47,7 @@ from homarus.cli.chat_terminal import draw_anew, suspend, wiping
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
 from homarus.runtime.client import RunOptions
 
@@ -314,7 +314,7 @@ class Screen:
             self._give_back(text)
 
     def _heard(self, event: RunEvent) -> None:
-        if isinstance(event, RunStarted | RunEnded):
+        if isinstance(event, RunStarted | RunEnded | Notice):  # a notice tells of a session that starts over, too
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
             self._typed.pop(event.message.idempotency_key, None)
@@ -331,7 +331,7 @@ class Screen:
         """Take up what a command or another program may have changed: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
-        view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
+        view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
 
