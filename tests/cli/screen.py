@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyte
+from pyte.screens import StaticDefaultDict
 
 PATIENCE_SECONDS = 40.0  # for a machine that has other things to do; a test that passes needs little of it
 
 
 class Answering(pyte.HistoryScreen):
-    """A terminal answers what programs ask of it: where the cursor is, what it can do."""
+    """A terminal answers what programs ask of it: where the cursor is, what it can do.
+
+    A page that is cleared as a whole stays in the scrollback, and rows that have become too long are broken.
+    """
 
     def __init__(self, columns: int, lines: int, answer: Any) -> None:
         super().__init__(columns, lines, history=2_000, ratio=0.5)
@@ -31,9 +35,40 @@ class Answering(pyte.HistoryScreen):
     def write_process_input(self, data: str) -> None:
         self._answer(data)
 
+    def _row(self, cells: dict[int, Any]) -> StaticDefaultDict[int, Any]:
+        row = StaticDefaultDict[int, Any](self.default_char)
+        row.update(cells)
+        return row
+
+    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        if how == 2 or (how == 0 and (self.cursor.x, self.cursor.y) == (0, 0)):
+            used = max((y for y, line in enumerate(self.display) if line.strip()), default=-1) + 1
+            self.history.top.extend(self._row(self.buffer[y]) for y in range(used))
+        super().erase_in_display(how, *args, **kwargs)
+
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        lines, columns = lines or self.lines, columns or self.columns
+        rows: list[dict[int, Any]] = []
+        at = 0  # the row of the cursor
+        for y in range(self.lines):
+            cells = self.buffer[y]
+            last = max((x for x, cell in cells.items() if cell.data.strip()), default=0)
+            for start in range(0, max(last, self.cursor.x if y == self.cursor.y else 0) + 1, columns):
+                at = len(rows) if y == self.cursor.y else at
+                rows.append({x - start: cell for x, cell in cells.items() if start <= x < start + columns})
+        while len(rows) > max(lines, at + 1) and not any(cell.data.strip() for cell in rows[-1].values()):
+            rows.pop()
+        over = max(0, len(rows) - lines)
+        super().resize(lines, columns)
+        self.history.top.extend(self._row(cells) for cells in rows[:over])
+        self.buffer.clear()
+        for y, row in enumerate(rows[over:]):
+            self.buffer[y].update(row)
+        self.cursor.y, self.cursor.x = at - over, self.cursor.x % columns
+
 
 class Terminal:
-    """`homarus` with these words in a terminal of this size."""
+    """`homarus`, or another program, with these words in a terminal of this size."""
 
     def __init__(
         self,
@@ -43,6 +78,7 @@ class Terminal:
         cwd: Path | None = None,
         stdin: BinaryIO | None = None,
         stdout: BinaryIO | None = None,
+        program: tuple[str, ...] = (sys.executable, "-m", "homarus"),
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._screen = Answering(*size, self.type)
@@ -50,7 +86,7 @@ class Terminal:
         self.raw = b""
         self._set_size(*size)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "homarus", *words],
+            [*program, *words],
             env={"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), **env},
             stdin=theirs if stdin is None else stdin,
             stdout=theirs if stdout is None else stdout,
@@ -95,7 +131,7 @@ class Terminal:
     def text(self) -> str:
         """Return the screen and all that was scrolled off it."""
         above = [
-            "".join(row[column].data for column in range(self._screen.columns)).rstrip()
+            "".join(row[column].data for column in range(max(row, default=-1) + 1)).rstrip()
             for row in self._screen.history.top
         ]
         return "\n".join([*above, *self.lines])

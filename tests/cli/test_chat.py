@@ -406,6 +406,53 @@ def test_code_and_tables_have_no_empty_lines_that_nobody_wrote() -> None:
     assert lines == ["before", "", "a = 1", "", "", "b = 2", "", "a  b", "────", "1  2", "", "after", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Put <name> into vector<int>, <b>x</b>.", "Put <name> into vector<int>, <b>x</b>."),
+        ("<details>\n  *hidden* block\n</details>\n\nEnd.", "<details>\n  *hidden* block\n</details>\n\nEnd."),
+        ("- a <!-- b -->\n- <div>c</div>", "• a <!-- b -->\n • <div>c</div>"),
+        ("> <p>quoted</p>", "▌ <p>quoted</p>"),
+        ("before ![a cat](cat.png) after", "before 🌆 a cat (cat.png) after"),
+        ("[1]: http://a.example", "[1]: http://a.example"),
+        (f"| a |\n|---|\n| {'x' * 30}{'y' * 30} |", f"a\n{'─' * 40}\n{'x' * 30}{'y' * 10}\n{'y' * 20}"),
+    ],
+)
+def test_what_is_not_rendered_is_shown_as_it_was_written(text: str, shown: str) -> None:
+    assert Painter(color=False).paint(Block("markdown", text), 40).strip() == shown
+
+
+_MARKS = [
+    "<",
+    ">",
+    "</",
+    "/>",
+    "<!--",
+    "-->",
+    "<?",
+    "<b>",
+    "</div>",
+    "<kbd>",
+    "[",
+    "]",
+    "]: ",
+    "![",
+    "](",
+    ")",
+    "`",
+    "*",
+    "|",
+]
+_MARKS += ["|--|--|", "\n", "\n\n", "\n---\n", "- ", "1. ", "> ", "# ", "    ", " ", "&lt;", "\\", "http://"]
+
+
+@given(st.lists(st.sampled_from([*_MARKS, *(["word"] * 20)]), max_size=14))
+def test_no_word_is_lost_on_the_way_to_the_screen(pieces: list[str]) -> None:
+    words = [f"w{number}." if piece == "word" else piece for number, piece in enumerate(pieces)]
+    painted = "".join(Painter(color=False).paint(Block("markdown", "".join(words)), 100).split())
+    assert [word for word in words if word.startswith("w") and word not in painted] == []
+
+
 def test_the_last_turns_are_shown_without_the_files_that_went_along() -> None:
     sent = 'see this\n\n<file name="n.md">\nlong\n</file>'
     said = [User((Text(f"{number}"),)) for number in range(5)] + [User((Text(sent),))]

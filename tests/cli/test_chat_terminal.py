@@ -7,7 +7,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from tests.scenarios.talker import Rule, Say, Talker, make_home, open_agent
 PNG = b"\x89PNG\r\n\x1a\nrest"
 STATUS = "agent:main:main"  # the line is there, and takes keys
 ESCAPE, CTRL_C, CTRL_D, CTRL_L, CTRL_O, CTRL_R = "\x1b", "\x03", "\x04", "\x0c", "\x0f", "\x12"
+CTRL_Q, CTRL_Z = "\x11", "\x1a"
+# A shell can stop and continue programs only on a terminal that it controls.
+SHELL = (
+    """import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp("bash", ["bash", "--norc", "-i"])"""
+)
 
 
 class Home:
@@ -152,6 +158,17 @@ async def test_the_picture_on_the_clipboard_is_pasted_with_ctrl_v(tmp_path: Path
     assert "image_url" in house.said[0]
     (kept,) = (tmp_path / ".openclaw/homarus/pasted").iterdir()
     assert kept.read_bytes() == PNG
+
+
+async def test_markup_in_an_answer_is_shown_live_and_later(tmp_path: Path) -> None:
+    markup = "Put <your-name> into vector<int>.\n\n<details>\nhidden block\n</details>\n\nEnd."
+    async with home(tmp_path, lambda _body, _number: Say(markup)) as house:
+        async with terminal(house.env, "agent", "go") as screen:
+            await screen.until(markup)
+        async with house.chat() as screen:
+            await screen.until("2 messages so far", markup, STATUS)
+            screen.type("again\r")
+            await screen.until(when=lambda lines: "\n".join(lines).count(markup) == 2)
 
 
 async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
@@ -358,6 +375,49 @@ async def test_words_stay_whole_and_the_screen_is_clean_after_a_resize_and_ctrl_
         await asyncio.sleep(0.5)
         await screen.until(when=is_clean)
         assert "› hello" in screen.lines
+        assert screen.text.count("› hello") == screen.text.count("answer to hello") == 1
+
+
+async def test_a_paste_that_is_taller_than_the_screen_leaves_only_its_echo(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        pasted = "\r".join(f"line {number} of it" for number in range(30))
+        screen.type(f"\x1b[200~{pasted}\x1b[201~")
+        await screen.until("line 29 of it")
+        screen.type("\r")
+        await screen.until("… 18 more lines", "answer to line 0 of it", gone="thinking")
+        shown = [line for line in screen.text.split("\n") if "more lines" not in line]
+        before = shown[: next(at for at, line in enumerate(shown) if "answer to" in line)]
+    assert [line for line in before if line][1:] == ["› line 0 of it", *(f"  line {at} of it" for at in range(1, 12))]
+
+
+async def test_ctrl_z_suspends_the_chat_and_its_line_is_there_again_afterwards(tmp_path: Path) -> None:
+    async with (
+        home(tmp_path) as house,
+        terminal({**house.env, "PS1": "ready> "}, SHELL, program=(sys.executable, "-c")) as screen,
+    ):
+        screen.type(f"{sys.executable} -m homarus chat\r")
+        await screen.until("a new session", STATUS)
+        screen.type("half typed")
+        await screen.until("› half typed")
+        screen.type(CTRL_Z)
+        await screen.until("Stopped", gone="› half typed")
+        screen.type("echo $((6*7))\r")
+        await screen.until("echo $((6*7))\n42\n")  # the shell has its terminal back
+        screen.type("fg\r")
+        await screen.until("› half typed")
+        screen.type(" and more\r")
+        await screen.until("answer to half typed and more")
+        screen.type(CTRL_D)
+        await screen.until(when=lambda lines: [line for line in lines if line][-1] == "ready>")
+
+
+async def test_no_control_character_gets_into_a_message(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        screen.type(f"a{CTRL_Z}b\x1b[200~ \x1b[31mred\x00\x1b[201~ c{CTRL_Q}\x07\x9b\r")
+        await screen.until("answer to ab [31mred c")
+        assert [typed(seen.body) for seen in house.server.seen] == ["ab [31mred c"]
 
 
 async def test_earlier_lines_are_found_in_any_case_and_ctrl_c_leaves_the_search(tmp_path: Path) -> None:
@@ -394,6 +454,32 @@ async def test_a_change_shows_as_a_diff_and_the_status_line_has_window_and_cost(
             await screen.until("50,009/200,000 tok (25 %)", "$0.")
             screen.type(CTRL_O + CTRL_O + CTRL_O)
             await screen.until("+line 29")
+
+
+async def test_the_status_line_has_what_the_session_took_in_every_terminal(tmp_path: Path) -> None:
+    def rule(_body: Any, number: int) -> Say:
+        return Say(f"answer {number}", tokens=1_000 * (number + 1))
+
+    def has(status: str) -> Callable[[list[str]], bool]:
+        return lambda lines: any(f"mock/loop{status} · {STATUS}" in line for line in lines)
+
+    async with home(tmp_path, rule) as house:
+        house.describe(cost={"input": 3, "output": 15})
+        async with house.chat(size=(100, 30)) as first:
+            await first.until("a new session", STATUS)
+            first.type("one\r")
+            await first.until("answer 0", when=has(" · 1,009/200,000 tok (1 %) · $0.0031"))
+            async with house.chat(size=(100, 30)) as second:
+                await second.until("following")
+                for speaker, text, status in (
+                    (first, "two", " · 2,009/200,000 tok (1 %) · $0.0093"),
+                    (first, "/new three", " · 3,009/200,000 tok (2 %) · $0.0091"),
+                    (second, "four", " · 4,009/200,000 tok (2 %) · $0.0213"),
+                    (first, "/new", ""),
+                ):
+                    speaker.type(f"{text}\r")
+                    for each in (first, second):
+                        await each.until(when=has(status))
 
 
 async def test_without_colours_there_are_none(tmp_path: Path) -> None:

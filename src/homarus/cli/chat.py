@@ -100,10 +100,12 @@ async def talk_with(
 
 async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool, ready: Callable[[], None]) -> int:
     from prompt_toolkit.application import create_app_session
+    from prompt_toolkit.output import ColorDepth
 
     from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
     from homarus.cli.chat_picker import pick
-    from homarus.cli.chat_screen import Keyboard, Screen
+    from homarus.cli.chat_screen import Screen
+    from homarus.cli.chat_terminal import Keyboard, Paper
     from homarus.cli.chat_view import ChatView
     from homarus.cli.sessions_keep import Archives
 
@@ -113,7 +115,8 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
         if chosen == "":
             return 0
         agent = agent.session(chosen) if chosen else agent
-    with keys_as_typed(sys.stdin.fileno()), create_app_session(input=Keyboard(sys.stdin)):
+    paper = Paper.from_pty(sys.stdout, app.env.get("TERM"), ColorDepth.from_env())
+    with keys_as_typed(sys.stdin.fileno()), create_app_session(Keyboard(sys.stdin), paper):
         answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
         view = ChatView(asyncio.get_running_loop().time)
         history = ChatHistory(app.paths.own_dir / HISTORY)

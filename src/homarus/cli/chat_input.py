@@ -24,6 +24,7 @@ _FILE_NAME = late(r"[^/]/[^/]|\.[A-Za-z]\w{0,4}\Z")
 _REFERENCE = late(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 _TYPED = late(r'(?:^|\s)@(?:"([^"\n]*)|([^\s"]*))$')
 _SNIFFED = 4_096
+_CONTROLS = late(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Suggestion(Struct, frozen=True):
@@ -150,9 +151,14 @@ def _existing(name: str, words: Words) -> Path | None:
     return None
 
 
+def typeable(text: str) -> str:
+    """Return text without control characters: nobody means to send one, whichever keys or paste brought it."""
+    return _CONTROLS.sub("", text)
+
+
 def dropped(pasted: str, words: Words) -> str:
     """Return pasted text as it goes into the line: paths of files, as terminals paste what is dropped on them, become `@` names."""
-    text = pasted.replace("\r\n", "\n").replace("\r", "\n")
+    text = typeable(pasted.replace("\r\n", "\n").replace("\r", "\n"))
     line = text.strip()
     if "\n" in line or not line.startswith(("/", "~/", "'", '"', "file:")):
         return text

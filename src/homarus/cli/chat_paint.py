@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from homarus.cli.chat_view import Block, Kind
 from homarus.core.patterns import late
@@ -140,8 +140,13 @@ def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
 
 @cache
 def _markdown() -> type[RichMarkdown]:
-    """Return rich's Markdown with headings at the left, where a chat's text stands, and no more empty lines than were written."""
-    from rich.markdown import CodeBlock, Heading, TableElement
+    """Return rich's Markdown with headings at the left, where a chat's text stands, no more empty lines than were written, and no word less.
+
+    Rich leaves out markup, the addresses of pictures, and what is too long for a cell; these are shown as text. Links whose
+    address is defined in another place stay as they were written, too: that place may be in a block that comes later.
+    """
+    from markdown_it import MarkdownIt
+    from rich.markdown import CodeBlock, Heading, Paragraph, TableElement
     from rich.markdown import Markdown as RichMarkdown
     from rich.text import Text
 
@@ -162,6 +167,8 @@ def _markdown() -> type[RichMarkdown]:
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for table in super().__rich_console__(console, options):
                 table.show_edge = False  # type: ignore[union-attr]
+                for column in table.columns:  # type: ignore[union-attr]
+                    column.overflow = "fold"
                 yield table
 
     class ChatMarkdown(RichMarkdown):
@@ -171,6 +178,21 @@ def _markdown() -> type[RichMarkdown]:
             "fence": CloseCode,
             "code_block": CloseCode,
             "table_open": CloseTable,
+            "html_block": Paragraph,
         }
+
+        def __init__(self, markup: str, **look: Any) -> None:
+            super().__init__("", **look)
+            self.parsed = MarkdownIt().enable(["strikethrough", "table"]).disable("reference").parse(markup)
+            for block in self.parsed:
+                if block.type == "html_block":
+                    block.content = block.content.rstrip("\n")
+                for token in block.children or ():
+                    if token.type == "html_inline":
+                        token.type = "text"
+                    elif token.type == "image":
+                        words = f"🌆 {token.content}".rstrip()
+                        token.type, token.tag, token.children = "text", "", None
+                        token.content = f"{words} ({token.attrs['src']})"
 
     return ChatMarkdown

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
-from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -40,14 +39,16 @@ from homarus.cli.chat_input import (
     missing,
     referenced,
     suggest,
+    typeable,
 )
 from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
+from homarus.cli.chat_terminal import draw_anew, suspend, wiping
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
 from homarus.core.cancel import STOPPED
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
 from homarus.runtime.client import RunOptions
 
@@ -104,13 +105,6 @@ class Remembered(History):
         self._lines.add(string)
 
 
-class Keyboard(Vt100Input):
-    """A terminal whose keys stay keys while something is printed: they wait, are not echoed, and Enter is Enter."""
-
-    def cooked_mode(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 class Screen:
     """One chat. `run` returns when the person leaves."""
 
@@ -130,7 +124,6 @@ class Screen:
         self._painter = painter
         self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
         self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
-        self._size: object = None
         self._pasted = history.path.parent / "pasted"
         self._sending: dict[asyncio.Task[None], float] = {}  # and since when
         self._typed: dict[str, str] = {}  # what no turn has taken yet, by the key of its message
@@ -162,6 +155,7 @@ class Screen:
         line.dont_extend_height = to_filter(True)
         # An Esc must not wait to see whether it begins a longer sequence.
         self.session.app.ttimeoutlen = 0.05
+        wiping(self.session.app)
 
     def _may_complete(self) -> bool:
         return may_complete(self.session.default_buffer.document.text_before_cursor)
@@ -174,7 +168,7 @@ class Screen:
                 await self._enter(self._agent)
                 while True:
                     try:
-                        text = await self.session.prompt_async(default=typed)
+                        text = typeable(await self.session.prompt_async(default=typed))
                     except EOFError:
                         text = LEAVE
                     except KeyboardInterrupt:
@@ -320,7 +314,7 @@ class Screen:
             self._give_back(text)
 
     def _heard(self, event: RunEvent) -> None:
-        if isinstance(event, RunStarted | RunEnded):
+        if isinstance(event, RunStarted | RunEnded | Notice):  # a notice tells of a session that starts over, too
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
             self._typed.pop(event.message.idempotency_key, None)
@@ -336,7 +330,7 @@ class Screen:
         """Take up what a command or another program may have changed: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
-        view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
+        view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
 
@@ -344,46 +338,33 @@ class Screen:
         self._printing.put_nowait(block)
 
     async def _print_all(self) -> None:
-        """Print blocks above the line, in order, in as few redraws as they come; None draws everything anew."""
+        """Print blocks above the line, in order, in as few redraws as they come; None draws the screen anew."""
         while True:
             blocks = [await self._printing.get()]
             while not self._printing.empty():
                 blocks.append(self._printing.get_nowait())
-            size = self.session.app.output.get_size()
-            new = [block for block in blocks if block is not None]
-            self._printed.extend(new)
+            if new := [block for block in blocks if block is not None]:
+                self._printed.extend(new)
+                columns = self.session.app.output.get_size().columns
+                text = "".join(self._painter.paint(block, columns) for block in new)
+                await run_in_terminal(partial(print_formatted_text, ANSI(text), end=""))
             if None in blocks:
-                text = f"\x1b[2J\x1b[H{self._last(size.rows - 4, size.columns)}"
-            else:
-                text = "".join(self._painter.paint(block, size.columns) for block in new)
-
-            def show(text: str = text) -> None:
-                print_formatted_text(ANSI(text), end="")
-
-            def anew(text: str = text) -> None:
-                self.session.app.output.write_raw(text.replace("\n", "\r\n"))
-                self.session.app.output.flush()
-
-            await run_in_terminal(anew if None in blocks else show)
+                await draw_anew(self.session.app, self._last)
             for _ in blocks:
                 self._printing.task_done()
 
-    def _last(self, rows: int, columns: int) -> str:
-        """Return the newest blocks that fit on the screen, in its present width."""
+    def _last(self, rows: int, columns: int) -> list[str]:
+        """Return the newest lines that fit into so many rows, in the present width."""
         lines: list[str] = []
         for block in reversed(self._printed):
-            lines[:0] = self._painter.paint(block, columns).split("\n")[:-1]
             if len(lines) >= rows:
                 break
-        return "".join(f"{line}\n" for line in lines[-max(1, rows) :])
+            lines[:0] = self._painter.paint(block, columns).split("\n")[:-1]
+        return lines[max(0, len(lines) - rows) :]
 
     def _message(self) -> StyleAndTextTuples:
         """Return the live tail, what is going on, and the place to type at."""
         size = self.session.app.output.get_size()
-        if self._size not in (None, size):
-            # A terminal moves lines about when its width changes: nobody knows what stands where.
-            self._printing.put_nowait(None)
-        self._size = size
         parts: StyleAndTextTuples = []
         room = max(1, min(12, size.rows // 2 - 2))
         if live := printable(self._view.live[-(room + 1) * size.columns :]):
@@ -448,6 +429,10 @@ class Screen:
         @keys.add("c-l")
         def _anew(_event: KeyPressEvent) -> None:
             self._printing.put_nowait(None)
+
+        @keys.add("c-z")
+        def _suspend(_event: KeyPressEvent) -> None:
+            run_in_terminal(suspend)
 
         @keys.add(Keys.BracketedPaste)
         def _paste(event: KeyPressEvent) -> None:

@@ -307,7 +307,6 @@ class ChatView:
 
     def _ended(self, event: RunEnded) -> list[Block]:
         self.running = False
-        self.cost += event.usage.cost.total
         self.active.clear()
         self.approvals.clear()
         left = [Block("markdown", block) for block in self._markdown.finish()]

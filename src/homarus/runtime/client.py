@@ -71,7 +71,7 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 
     row: SessionEntry = SessionEntry()
     messages: int = 0
-    # In dollars, since the last compaction.
+    # In dollars, of all that its transcript holds.
     cost: float = 0.0
     model: str = ""
     window: int = 0

@@ -256,7 +256,7 @@ class LocalClient:
         return SessionStatus(
             row=row,
             messages=len(said),
-            cost=sum(usage.cost.total for usage in answers),
+            cost=await self.operations.spent(session),
             model=model,
             window=self.home.models.window(self.home.config.agent(session.agent_id), ref) if ref else 0,
             used=next((usage.total for usage in reversed(answers) if usage.total), 0),

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -27,15 +28,19 @@ from homarus.core.routes import SessionKey
 from homarus.runtime.events import Watcher
 from homarus.sessions.codec import keys_of
 from homarus.sessions.entry import MessageEntry
-from homarus.sessions.log import load_tail, read_entries
-from homarus.sessions.places import visit
-from homarus.sessions.usage import By, Ledger, Total
+from homarus.sessions.log import load_tail, read_entries, to_entries
+from homarus.sessions.places import Place, visit
+from homarus.sessions.usage import By, Ledger, Total, calls
+from homarus.storage.cache import BoundedCache
+from homarus.storage.jsonl import read_lines
 
 if TYPE_CHECKING:
     from homarus.models.info import ModelInfo
     from homarus.runtime.runtime import Runtime
     from homarus.sessions.store import SessionInfo
     from homarus.tools.approval import Request, Rule
+
+KNOWN_COSTS = 64  # sessions
 
 
 class Line(Struct, frozen=True):
@@ -78,6 +83,8 @@ class Operations:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._home = runtime.home
+        # What transcripts have cost up to which byte.
+        self._spent: BoundedCache[Path, tuple[int, float]] = BoundedCache(KNOWN_COSTS)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tell a watcher what happens in every session of this process; returns what takes it off again."""
@@ -113,6 +120,28 @@ class Operations:
                 return ()
 
         return await asyncio.to_thread(read)
+
+    async def spent(self, session: SessionKey) -> float:
+        """Return what a session has cost, in dollars, by its whole transcript: read once, and then as far as it grew."""
+        info = self.find(session)
+        return await asyncio.to_thread(self._counted, info.place) if info else 0.0
+
+    def _counted(self, place: Place) -> float:
+        at, total = self._spent.get(place.path, (0, 0.0))
+        try:
+            with visit(place) as source:
+                if not source.native or source.path != place.path:  # it is another file once somebody writes to it
+                    return sum(call.usage.cost.total for call in calls(read_entries(source)))
+                for line in read_lines(place.path, start=at, decoded=False):
+                    if line.torn:
+                        break  # it is being written
+                    at = line.offset + len(line.raw) + 1
+                    if b'"usage"' in line.raw:
+                        total += sum(call.usage.cost.total for call in calls(to_entries(line)))
+        except (OSError, StorageError):
+            return total
+        self._spent.put(place.path, (at, total))
+        return total
 
     async def begin_with(self, session: SessionKey, messages: Sequence[Message]) -> None:
         """Give a new session what was said elsewhere; one in which something was said keeps its own."""
