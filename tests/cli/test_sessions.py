@@ -238,6 +238,23 @@ def test_a_session_is_renamed_put_away_and_resumed(mine):
         run(mine, "resume")
 
 
+def test_what_was_deleted_is_listed_and_resumed_by_its_name(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    rows = json.loads((folder / "sessions.json").read_text())
+    ids = {"trip": "4f0c2a91-0000-4000-8000-000000000001", "tea": "5f0c2a91-0000-4000-8000-000000000001"}
+    for name, ident in ids.items():
+        (folder / f"{ident}.jsonl").write_bytes(jsonl(header(ident), user("a", None, f"about the {name}")))
+        rows[f"agent:main:{name}"] = {"sessionId": ident, "updatedAt": 1}
+    (folder / "sessions.json").write_text(json.dumps(rows))
+    for name in ids:
+        run(mine, "delete", name)
+    listed = run(mine, "list", "--all").output
+    assert "agent:main:trip" in listed and "agent:main:tea" in listed
+    assert [a["key"] for a in answer(mine, "list", "--all")["archives"]] == ["agent:main:trip", "agent:main:tea"]
+    assert "about the trip" in run(mine, "show", "trip").output
+    assert answer(mine, "resume", "trip")["key"] == "agent:main:trip"
+
+
 def test_a_session_that_is_open_elsewhere_is_not_deleted(mine):
     folder = mine / ".openclaw/agents/main/sessions"
     (folder / "open.jsonl").write_bytes(jsonl(header("open"), user("a", None, "hello")))

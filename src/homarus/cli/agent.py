@@ -35,6 +35,7 @@ from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
@@ -235,6 +236,10 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     if newest:
         session = str(await newest_session(client, agent_id))
+    if not distant and not isinstance(client, LocalClient):
+        # The client of a gateway has no sessions to look among; those of this home lie here.
+        sessions = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
+        session = str(sessions.key(session, app.config.agent_named(agent_id).id if agent_id else ""))
     key = client.resolve(agent_id, session)
     if await client.row(key) == SessionEntry():
         if not distant:

@@ -24,7 +24,7 @@ from homarus.sessions.export import moment
 from homarus.sessions.home import Candidate, bring_in, candidates, short_id
 from homarus.sessions.log import read_entries
 from homarus.sessions.maintenance import tidy
-from homarus.sessions.places import Kind, Place, Visits, archived_label
+from homarus.sessions.places import Kind, Place, Visits, archived_as
 from homarus.sessions.search import SessionSearch
 from homarus.sessions.usage import Ledger, Total, bars
 
@@ -74,9 +74,7 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         infos = [info for info in infos if info.entry.updated_at >= oldest]
     for problem in home.problems:
         app.out.warn(problem)
-    archives = (
-        [p for a in ([agent] if agent else home.agents()) for p in home.store(a).archives()] if everything else []
-    )
+    archives = home.archives([agent] if agent else ()) if everything else []
     if as_json:
         found: dict[str, Any] = {"count": len(infos), "sessions": [_facts(info) for info in infos[:limit]]}
         if everything:
@@ -85,10 +83,12 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
                     "agentId": p.agent_id,
                     "sessionId": p.session_id,
                     "shortId": short_id(p.session_id),
-                    "label": archived_label(p) or None,
+                    "key": called.key or None,
+                    "label": called.label or None,
                     "path": str(p.path),
                 }
                 for p in archives
+                for called in (archived_as(p),)
             ]
         app.out.json(found)
         return
@@ -107,9 +107,9 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         )
         for info in infos[:limit]
     ]
-    rows += [
-        (place.agent_id, short_id(place.session_id), archived_label(place), *_put_away(place)) for place in archives
-    ]
+    for place in archives:
+        called = archived_as(place)
+        rows.append((called.key or place.agent_id, short_id(place.session_id), called.label, *_put_away(place)))
     app.out.table(rows, ("session", "id", "label", "model", "tokens", "used", "kept in"))
     if len(infos) > limit:
         app.out.line(app.out.style(f"and {len(infos) - limit} more: --limit {len(infos)} shows all", "dim"))
@@ -180,7 +180,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
     home = home_of(app)
     infos = [info for each in home.agents() for info in home.store(each).list(orphans=True)]
     # The index is of all sessions, whatever is asked: one that left some out would forget them.
-    places = [info.place for info in infos] + [each for name in home.agents() for each in home.store(name).archives()]
+    places = [*(info.place for info in infos), *home.archives()]
     wanted = frozenset(place.session_id for place in places if place.agent_id == agent) if agent else None
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")

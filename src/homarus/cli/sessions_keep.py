@@ -17,11 +17,10 @@ from homarus.core.errors import Locked, Unknown
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.home import SessionHome, short_id
 from homarus.sessions.log import load_tail
-from homarus.sessions.places import Kind, Place, archived_label, owner_of, visit
+from homarus.sessions.places import Kind, Place, owner_of, visit
 
 if TYPE_CHECKING:
     from homarus.cli.chat_picker import Choice
-    from homarus.sessions.store import SessionInfo
 
 OFFERED = 15  # conversations to choose from
 
@@ -93,7 +92,7 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
     if not session and (as_json or not person):
         raise click.UsageError("say which session; 'homarus sessions list --all' shows them")
     place = home.place(session, agent) if session else _picked(app, home, agent)
-    info = _living(home, place)
+    info = home.revive(place)
     if as_json:
         app.out.json({"key": info.name, "sessionId": info.entry.session_id})
         return 0
@@ -106,21 +105,6 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
     return asyncio.run(talk_with(app, "", info.name))
 
 
-def _living(home: SessionHome, place: Place) -> SessionInfo:
-    """Return the session of a place; what was put away becomes one."""
-    agent = place.agent_id or home.default_agent
-    store = home.store(agent)
-    for info in store.list(orphans=True):
-        if info.place == place:
-            return info
-    label = archived_label(place)
-    if label and any((info.entry.label or "").lower() == label.lower() for info in store.list()):
-        label = f"{label} ({short_id(place.session_id)})"
-    name = f"{short_id(place.session_id)}-again"
-    there = [info for info in store.list() if (info.row.get("forkedFrom") or {}).get("sessionId") == place.session_id]
-    return there[0] if there and there[0].name.endswith(name) else store.fork(place, name, label=label)
-
-
 class Archives:
     """What was put away in this home, as the list of a chat offers it."""
 
@@ -131,16 +115,16 @@ class Archives:
     def choices(self, agent: str, now: float) -> list[Choice]:
         """Return an agent's conversations that were ended, the newest first."""
         revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.store(agent).list()}
-        away = [place for place in self._home.store(agent).archives() if place.session_id not in revived]
+        away = [place for place in self._home.archives([agent]) if place.session_id not in revived]
         away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
         self.places = {str(place.path): place for place in away[:OFFERED]}
         named = [
-            (key, place, archived_label(place) or short_id(place.session_id)) for key, place in self.places.items()
+            (key, place, self._home.title(place) or short_id(place.session_id)) for key, place in self.places.items()
         ]
         return [_choice(key, place, f"{name} (put away)", now, is_away=True) for key, place, name in named]
 
     def revive(self, choice: Choice) -> str:
-        return _living(self._home, self.places[choice.key]).name
+        return self._home.revive(self.places[choice.key]).name
 
 
 def _picked(app: App, home: SessionHome, agent: str) -> Place:

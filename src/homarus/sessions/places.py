@@ -58,19 +58,28 @@ LABEL = "session_info"  # the entry that says what a conversation was called whe
 _LAST_LINE = 4096
 
 
-def archived_label(place: Place) -> str:
+class Called(Struct, frozen=True):
+    """What an archived conversation was called: the label that a person gave it, and its key."""
+
+    label: str = ""
+    key: str = ""
+
+
+def archived_as(place: Place) -> Called:
     """Return what an archived conversation was called; it is its last line. Only a plain file is looked into."""
     if place.kind is not Kind.ARCHIVE or place.path.suffix == ".zst":
-        return ""
+        return Called()
     try:
         with place.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     except OSError:
-        return ""
+        return Called()
     value: Any = decode(last)[0]
-    name = value.get("name") if isinstance(value, dict) and value.get("type") == LABEL else None
-    return name if isinstance(name, str) else ""
+    if not isinstance(value, dict) or value.get("type") != LABEL:
+        return Called()
+    label, key = value.get("name"), value.get("key")
+    return Called(label if isinstance(label, str) else "", key if isinstance(key, str) else "")
 
 
 class Visits:

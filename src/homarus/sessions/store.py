@@ -23,7 +23,7 @@ from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.database import FILE, Content, Foreign, Snapshot
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.log import WINDOW, Transcript, load_branch
+from homarus.sessions.log import WINDOW, Transcript, identify, load_branch
 from homarus.sessions.places import INDEX, LABEL, Kind, Place, files_in, own, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, read_row
 from homarus.sessions.settings import SessionSettings
@@ -334,10 +334,11 @@ class SessionStore:
 
         `then` changes the index before the lock is let go: whoever waited for it must not go on in the old place.
         """
-        path = info.place.path
-        if info.entry.label and path.exists():
+        path, label = info.place.path, info.entry.label
+        # What would have to be converted first, or can only be read, goes away as it is.
+        if path.exists() and (label or identify(path).appendable):
             with SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids) as writer:
-                writer.append(LABEL, {"name": info.entry.label})
+                writer.append(LABEL, {**({"name": label} if label else {}), "key": info.name})
         with own(path, self.clock.now()):
             return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
 
