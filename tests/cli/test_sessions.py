@@ -252,7 +252,15 @@ def test_what_was_deleted_is_listed_and_resumed_by_its_name(mine):
     assert "agent:main:trip" in listed and "agent:main:tea" in listed
     assert [a["key"] for a in answer(mine, "list", "--all")["archives"]] == ["agent:main:trip", "agent:main:tea"]
     assert "about the trip" in run(mine, "show", "trip").output
+    assert run(mine, "export", "4f0c2a91").output.startswith("# trip\n")
     assert answer(mine, "resume", "trip")["key"] == "agent:main:trip"
+
+
+def test_an_export_is_headed_by_the_name_of_the_conversation(mine):
+    assert run(mine, "export", "main").output.startswith("# lamps\n")
+    assert "<title>lamps</title>" in run(mine, "export", "main", "--format", "html").output
+    run(mine, "rename", "main", "")
+    assert run(mine, "export", "main").output.startswith("# main\n")
 
 
 def test_a_session_that_is_open_elsewhere_is_not_deleted(mine):

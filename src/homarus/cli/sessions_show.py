@@ -183,8 +183,11 @@ def export(app: App, session: str, agent: str, form: str | None, target: Path | 
         chosen = "md"
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
-    with visit(_place(app, session, agent)) as source:
-        pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
+    home = home_of(app)
+    place = home.place(session, agent)
+    title = printable(home.title(place)) or session
+    with visit(place) as source:
+        pieces = render(source.header, load_branch(source), chosen, title=title, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
         content = (piece.encode("utf-8", "replace") for piece in pieces)
         if target is None:
             app.out.pieces(pieces, as_json=chosen == "json")
