@@ -16,7 +16,7 @@ from tests.sessions.lines import header, jsonl, says, user
 from homarus.cli.app import App
 from homarus.cli.sessions import command
 from homarus.cli.sessions_show import new_entries
-from homarus.core.errors import ConfigError, Locked, StorageError
+from homarus.core.errors import ConfigError, Locked, StorageError, Unknown
 from homarus.sessions.places import own
 
 MAIN = "agent:main:main"
@@ -261,6 +261,20 @@ def test_an_export_is_headed_by_the_name_of_the_conversation(mine):
     assert "<title>lamps</title>" in run(mine, "export", "main", "--format", "html").output
     run(mine, "rename", "main", "")
     assert run(mine, "export", "main").output.startswith("# main\n")
+
+
+def test_a_name_holds_no_control_characters_and_one_that_does_is_shown_without(mine):
+    for words in (("rename", "main"), ("fork", "main", "copy", "--label")):
+        with pytest.raises(Unknown, match="control characters"):
+            run(mine, *words, "a\nb\x1b[31m")
+    assert "is now called “a b”" in run(mine, "rename", "main", "a\nb").output
+    index = mine / ".openclaw/agents/main/sessions/sessions.json"
+    rows = json.loads(index.read_text())
+    rows[MAIN]["label"] = "a\nb\x1b[31m"
+    index.write_text(json.dumps({**rows, "agent:main:x": {"sessionId": "s2", "updatedAt": 1, "label": "plain"}}))
+    head, *lines = run(mine, "list").output.splitlines()
+    assert len(lines) == 2 and len({line.index("file") for line in lines} | {head.index("kept in")}) == 1
+    assert answer(mine, "list")["sessions"][0]["label"] == "a b [31m"
 
 
 def test_a_session_that_is_open_elsewhere_is_not_deleted(mine):

@@ -34,6 +34,9 @@ _CODES = {
 _OURS = late(rf"(\x1b\[(?:0|(?:{'|'.join(_CODES.values())})(?:;(?:{'|'.join(_CODES.values())}))*)m)")
 
 
+_FLAT = str.maketrans("\n\t", "  ")
+
+
 class Output:
     """Standard output and standard error of one command."""
 
@@ -150,7 +153,8 @@ class Output:
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left. On a terminal the widest cells are wrapped to fit."""
-        cells = [[_cell(value) for value in row] for row in rows]
+        # A cell is measured as it is shown, and stays on its line.
+        cells = [[self._harmless(_cell(value)).translate(_FLAT) for value in row] for row in rows]
         numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
         widths = [max([width(head), *(width(row[i]) for row in cells)]) for i, head in enumerate(headers)]
         if self.out.isatty():

@@ -22,6 +22,7 @@ from msgspec import Struct
 from homarus.core.clock import epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.core.patterns import late
+from homarus.core.text import single_line
 from homarus.sessions.codec import to_ms
 from homarus.sessions.database import AgentDatabase
 from homarus.sessions.log import Transcript, identify, opened, session_id_of
@@ -79,7 +80,7 @@ def archived_as(place: Place) -> Called:
     if not isinstance(value, dict) or value.get("type") != LABEL:
         return Called()
     label, key = value.get("name"), value.get("key")
-    return Called(label if isinstance(label, str) else "", key if isinstance(key, str) else "")
+    return Called(*(single_line(text) if isinstance(text, str) else "" for text in (label, key)))
 
 
 class Visits:

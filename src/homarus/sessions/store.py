@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
+from homarus.core.text import printable, single_line
 from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.database import FILE, Content, Foreign, Snapshot
@@ -57,7 +58,8 @@ class SessionInfo(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        return self.entry.label or self.entry.display_name or self.entry.subject or ""
+        # Older versions, platforms and other programs wrote whatever they were given.
+        return single_line(self.entry.label or self.entry.display_name or self.entry.subject or "")
 
 
 class SessionStore:
@@ -215,7 +217,7 @@ class SessionStore:
         info = self.find(key)
         if info is None:
             raise Unknown(f"no session {key}", cure="'homarus sessions list' shows them all")
-        label = " ".join(label.split())[:MAX_LABEL]
+        label = _label(label)
         for other in self.list() if label else ():
             if (other.entry.label or "").lower() == label.lower() and other.name != info.name:
                 raise Unknown(f"{other.name} is called “{label}” already", cure="choose another name")
@@ -230,7 +232,7 @@ class SessionStore:
         self, source: Place, name: str = "", *, at: str | None = None, label: str = "", key: SessionKey | None = None
     ) -> SessionInfo:
         """Copy the active branch of a transcript, up to an entry if asked, into a new session of its own."""
-        session_id = self.ids.uuid()
+        session_id, label = self.ids.uuid(), _label(label)
         key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
         if self.find(key):
             raise ConfigError(f"there is a session {key} already", cure="choose another name")
@@ -341,6 +343,14 @@ class SessionStore:
                 writer.append(LABEL, {**({"name": label} if label else {}), "key": info.name})
         with own(path, self.clock.now()):
             return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
+
+
+def _label(text: str) -> str:
+    """Return a name for people on one line. Raises Unknown where it holds what would move the cursor of a terminal."""
+    label = " ".join(text.split())[:MAX_LABEL]
+    if printable(label) != label:
+        raise Unknown(f"the name {label!r} holds control characters", cure="give one of plain text")
+    return label
 
 
 def _newer(foreign: Foreign, mine: SessionInfo) -> bool:
