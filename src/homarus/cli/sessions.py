@@ -204,7 +204,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 
 
 @command.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.conversations)
 @click.argument("name", required=False, default="")
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
@@ -282,7 +282,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
 @with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
@@ -334,7 +334,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
 @click.option("--days", type=int, metavar="N", help="Only the last N days.")
 @click.option(

@@ -43,7 +43,7 @@ def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: b
 
 
 @click.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.conversations)
 @click.option("--yes", is_flag=True, help="Do not ask before an archive is deleted for good.")
 @_agent
 @with_json
@@ -78,7 +78,7 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
 
 
 @click.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
 @with_json
 def resume(app: App, session: str, agent: str, as_json: bool) -> int:

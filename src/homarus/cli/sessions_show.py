@@ -50,7 +50,7 @@ def _place(app: App, session: str, agent: str) -> Place:
 
 def _session(function: F) -> F:
     whose = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
-    return click.argument("session", default="main", shell_complete=complete.sessions)(whose(function))
+    return click.argument("session", default="main", shell_complete=complete.conversations)(whose(function))
 
 
 @click.command()
