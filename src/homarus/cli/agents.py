@@ -94,7 +94,7 @@ def add(
         return
     app.out.line(f"added {app.out.style(agent_id, 'bold')}")
     app.out.line(f"workspace: {home}" + (f" (wrote {', '.join(seeded.created)})" if seeded.created else ""))
-    app.out.line(f"next: homarus agents bind {agent_id} CHANNEL")
+    app.out.hint(f"next: homarus agents bind {agent_id} CHANNEL")
 
 
 @command.command()

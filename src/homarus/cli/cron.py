@@ -88,7 +88,7 @@ def list_jobs(app: App, everything: bool = False, as_json: bool = False) -> None
     if problem := automation.status()["problem"]:
         app.out.warn(problem)
     if not jobs:
-        app.out.line("No jobs. Make one: homarus cron add --at 20m --system-event 'tea is ready'")
+        app.out.hint("No jobs. Make one: homarus cron add --at 20m --system-event 'tea is ready'")
         return
     rows = [_shown(app, Job(raw)) for raw in jobs]
     app.out.table(rows, ["id", "name", "when", "next", "last", "where"])

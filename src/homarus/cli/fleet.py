@@ -127,7 +127,7 @@ def _workers(app: App, rows: list[dict[str, Any]]) -> None:
     if shown:
         app.out.table(shown, ["worker", "address", "state", "homes", "silent for"])
     else:
-        app.out.line("No worker has joined yet: homarus fleet worker")
+        app.out.hint("No worker has joined yet: homarus fleet worker")
 
 
 def _state(row: dict[str, Any]) -> str:
@@ -171,7 +171,7 @@ def homes(app: App, begins: str, tenant: str, worker: str, limit: int, as_json: 
     if rows:
         app.out.table(rows, ["home", "tenant", "worker", "epoch", "note"])
     else:
-        app.out.line("No such home: 'homarus fleet import' brings one in, 'homarus fleet add' makes an empty one.")
+        app.out.hint("No such home: 'homarus fleet import' brings one in, 'homarus fleet add' makes an empty one.")
 
 
 @command.command("move")
@@ -219,7 +219,7 @@ def doctor(app: App, deep: bool, sweep: bool, as_json: bool) -> int:
         colours = {"ok": "green", "note": "blue", "warn": "yellow", "bad": "red"}
         for each in found:
             cure = f" ({each.cure})" if each.cure else ""
-            app.out.line(f"{app.out.style(f'{each.state:>4}', colours[each.state])}  {clean(each.what + cure, 1000)}")
+            app.out.hint(f"{app.out.style(f'{each.state:>4}', colours[each.state])}  {clean(each.what + cure, 1000)}")
     return _BAD if any(each.state == "bad" for each in found) else _FINE
 
 

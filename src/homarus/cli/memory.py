@@ -243,7 +243,7 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
         for check in checks:
             word, color = marks[check.level]
             cure = f" ({check.cure})" if check.cure else ""
-            app.out.line(f"{app.out.style(word.ljust(4), color)}  {check.name}: {check.message}{cure}")
+            app.out.hint(f"{app.out.style(word.ljust(4), color)}  {check.name}: {check.message}{cure}")
     if any(check.level == "error" for check in checks):
         raise click.exceptions.Exit(1)
 

@@ -296,7 +296,7 @@ def promote(app: App, /, fact: str | None, reject: bool, as_json: bool, **place:
     for row in found:
         app.out.line(row)
     if not found:
-        app.out.line("nothing to propose; 'homarus memory reflect' looks again")
+        app.out.hint("nothing to propose; 'homarus memory reflect' looks again")
 
 
 @click.command()

@@ -206,7 +206,7 @@ def list_aliases(app: App, as_json: bool) -> None:
     elif found:
         app.out.table(found.items(), ["ALIAS", "MODEL"])
     else:
-        app.out.line("No aliases yet. Make one: homarus models aliases add fast openai/gpt-6.1-terra")
+        app.out.hint("No aliases yet. Make one: homarus models aliases add fast openai/gpt-6.1-terra")
 
 
 @aliases.command(name="add")
@@ -419,7 +419,7 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
     if report["model"] == "builtin/notebook":
         out.line()
         out.line("This is the built-in notebook. For a real model: put a key into the environment (ANTHROPIC_API_KEY,")
-        out.line("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
+        out.hint("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
 
 
 async def try_model(models: Models, agent: AgentConfig, model: str | None, seconds: float) -> dict[str, Any]:

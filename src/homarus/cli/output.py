@@ -41,8 +41,15 @@ class Output:
     """Standard output and standard error of one command."""
 
     def __init__(
-        self, *, color: bool, env: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
+        self,
+        *,
+        color: bool,
+        env: Mapping[str, str],
+        options: str = "",
+        out: TextIO | None = None,
+        err: TextIO | None = None,
     ) -> None:
+        self._options = options
         self._out = out
         self._err = err
         self._allowed = color and "NO_COLOR" not in env and env.get("TERM") != "dumb"
@@ -98,6 +105,24 @@ class Output:
         """Print one line. Control characters of whoever wrote it are left out."""
         self._put(self._harmless(text))
 
+    def hint(self, text: str) -> None:
+        """Print one line of our own that tells people what to type."""
+        self.line(self.addressed(text))
+
+    def addressed(self, text: str) -> str:
+        """Return words of ours with every command line in them leading to the home that this one means.
+
+        Whoever raises an error or finds a fault knows nothing of `--profile` and `--config`, so they are put in here.
+        """
+        if not self._options or "homarus " not in text:
+            return text
+        import re
+
+        from homarus.cli.table import COMMANDS
+
+        told = rf"(?<![\w/.-])homarus (?=(?:{'|'.join(COMMANDS)})\b)"
+        return re.sub(told, lambda _found: f"homarus{self._options} ", text)
+
     def pieces(self, parts: Iterable[str], *, as_json: bool = False) -> None:
         """Print a long text as its pieces come."""
         for part in parts:
@@ -111,7 +136,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
         speak()
-        print(f"warning: {printable(text)}", file=self.err)
+        print(f"warning: {printable(self.addressed(text))}", file=self.err)
 
     def waiting(self, what: str) -> Waiting:
         """Return a context in which a person is not left without a word, and in which the word is this one."""
@@ -120,7 +145,7 @@ class Output:
     def problem(self, text: str) -> None:
         """Say on standard error what went wrong."""
         speak()
-        print(problem_line(text), file=self.err)
+        print(problem_line(self.addressed(text)), file=self.err)
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
@@ -131,7 +156,7 @@ class Output:
         if as_json:
             self.json(data)
         else:
-            self.line(text)
+            self.hint(text)
 
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""

@@ -93,7 +93,7 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         app.out.json(found)
         return
     if not infos and not archives:
-        app.out.line("No sessions yet. 'homarus agent -m hello' starts one.")
+        app.out.hint("No sessions yet. 'homarus agent -m hello' starts one.")
         return
     rows = [
         (
@@ -114,7 +114,7 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
     if len(infos) > limit:
         app.out.line(app.out.style(f"and {len(infos) - limit} more: --limit {len(infos)} shows all", "dim"))
     if archives:
-        app.out.line(app.out.style("'homarus sessions resume ID' continues what was put away", "dim"))
+        app.out.hint(app.out.style("'homarus sessions resume ID' continues what was put away", "dim"))
 
 
 def _facts(info: SessionInfo) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
         colors = {"error": "red", "warning": "yellow", "info": "dim"}
         for one in found:
             mark = app.out.style(one.severity, colors[one.severity])
-            app.out.line(f"{mark}  {one.check}  {one.path}: {one.message}" + (f" ({one.cure})" if one.cure else ""))
+            app.out.hint(f"{mark}  {one.check}  {one.path}: {one.message}" + (f" ({one.cure})" if one.cure else ""))
         if not found:
             app.out.line("All sessions are in order.")
     if any(one.severity == "error" for one in found):

@@ -98,7 +98,7 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
         return 0
     if not person:  # a chat shows them itself
         last_words(app, info.place)
-        app.out.line(f"homarus chat --session {info.name}")
+        app.out.hint(f"homarus chat --session {info.name}")
         return 0
     from homarus.cli.chat import talk_with
 
