@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -106,22 +107,48 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
 
 
 class Archives:
-    """What was put away in this home, as the list of a chat offers it."""
+    """What was put away in this home, as the list of a chat offers it, and what was said in all its conversations."""
 
     def __init__(self, app: App) -> None:
         self._home = home_of(app)
+        self._own_dir = app.paths.own_dir
         self.places: dict[str, Place] = {}
 
     def choices(self, agent: str, now: float) -> list[Choice]:
         """Return an agent's conversations that were ended, the newest first."""
-        revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.store(agent).list()}
-        away = [place for place in self._home.archives([agent]) if place.session_id not in revived]
+        away = self._ended([agent])
         away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
-        self.places = {str(place.path): place for place in away[:OFFERED]}
-        named = [
-            (key, place, self._home.title(place) or short_id(place.session_id)) for key, place in self.places.items()
-        ]
-        return [_choice(key, place, f"{name} (put away)", now, is_away=True) for key, place, name in named]
+        self.places |= {str(place.path): place for place in away[:OFFERED]}
+        return [_choice(str(place.path), place, self._name(place), now, is_away=True) for place in away[:OFFERED]]
+
+    def _ended(self, agents: Sequence[str]) -> list[Place]:
+        """Return what was put away and did not go on since."""
+        revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.list(agents)}
+        return [place for place in self._home.archives(agents) if place.session_id not in revived]
+
+    def _name(self, place: Place) -> str:
+        return f"{self._home.title(place) or short_id(place.session_id)} (put away)"
+
+    def holding(self, words: str, agents: Sequence[str], now: float) -> list[Choice]:
+        from homarus.cli.chat_picker import Choice
+        from homarus.sessions.search import SessionSearch, name_of
+
+        every = self._home.list(orphans=True)
+        with SessionSearch.of_home(self._own_dir) as index:
+            index.refresh([*(info.place for info in every), *self._home.archives()])
+            hits = index.conversations(words, agents=agents)
+        living = {name_of(info.place): info for info in every}
+        ended = {name_of(place): place for place in self._ended(agents)}
+        found = []
+        for hit in hits:
+            when = age(now - hit.time / 1000) if hit.time else ""
+            if info := living.get(hit.place):
+                name = info.title or info.name.removeprefix(f"agent:{info.agent_id}:")
+                found.append(Choice(info.name, name, when, hit.snippet))
+            elif place := ended.get(hit.place):
+                self.places[str(place.path)] = place
+                found.append(Choice(str(place.path), self._name(place), when, hit.snippet, is_away=True))
+        return found
 
     def revive(self, choice: Choice) -> str:
         return self._home.revive(self.places[choice.key]).name
@@ -132,18 +159,17 @@ def _picked(app: App, home: SessionHome, agent: str) -> Place:
     from homarus.cli.chat_picker import Picker
 
     agents, now, archives = [agent] if agent else home.agents(), app.clock.now().timestamp(), Archives(app)
-    living = {info.name: info for info in home.list(agents, orphans=True)[:OFFERED]}
-    choices = [_choice(name, info.place, info.title or name, now) for name, info in living.items()]
-    offered = {name: info.place for name, info in living.items()}
+    living = {info.name: info for info in home.list(agents, orphans=True)}
+    choices = [_choice(name, info.place, info.title or name, now) for name, info in [*living.items()][:OFFERED]]
     for each in agents:
         choices += archives.choices(each, now)
-        offered |= archives.places
     if not choices:
         raise Unknown("there is no conversation yet", cure="'homarus chat' begins one")
-    chosen = asyncio.run(Picker(choices, color=app.out.color).run())
+    picker = Picker(choices, color=app.out.color, look=lambda words: archives.holding(words, agents, now))
+    chosen = asyncio.run(picker.run())
     if chosen is None:
         raise click.Abort
-    return offered[chosen.key]
+    return archives.places[chosen.key] if chosen.is_away else living[chosen.key].place
 
 
 def _choice(key: str, place: Place, name: str, now: float, *, is_away: bool = False) -> Choice:
