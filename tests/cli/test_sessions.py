@@ -82,12 +82,15 @@ def test_a_home_that_is_ours_too_keeps_the_index_of_its_sessions(home):
     index.unlink()
     assert answer(home, "search", "run", "something")
     assert index.exists()
-    assert answer(home, "search", "something", "--agent", "nobody") == []
+    with pytest.raises(Unknown, match="no agent 'nobody'"):
+        run(home, "search", "something", "--agent", "nobody")
     assert answer(home, "search", "something", "--agent", "main")
 
 
 def test_a_fork_and_an_import_leave_the_source_alone(home, tmp_path):
     made = answer(home, "fork", "fixture-two", "copy", "--label", "second try")
+    with pytest.raises(Unknown, match="already"):
+        run(home, "fork", "fixture-two", "copy")
     assert made["key"] == "agent:main:explicit:copy"
     assert "run something" in run(home, "show", "copy").output
     assert run(home, "show", "second try").output == run(home, "show", "copy").output

@@ -20,7 +20,7 @@ from homarus.automation.schedule import duration_ms, moment_ms
 from homarus.automation.scheduler import Automation
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import clean
 from homarus.core.clock import SystemIds, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Unknown
@@ -256,7 +256,7 @@ def system() -> None:
 
 
 @system.command("event")
-@click.argument("text")
+@click.argument("text", callback=filled)
 @click.option(
     "--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True, help="When it is heard."
 )

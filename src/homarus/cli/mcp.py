@@ -8,7 +8,7 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import filled, json_option, pass_app
 
 if TYPE_CHECKING:
     from homarus.plugins.mcp.catalog import Listing
@@ -74,7 +74,7 @@ def show(app: App, name: str, as_json: bool) -> None:
 
 
 @command.command("add")
-@click.argument("name")
+@click.argument("name", callback=filled)
 @click.argument("program", nargs=-1)
 @click.option("--url", default="", help="address of a server, instead of a program")
 @click.option("--transport", type=click.Choice(["streamable-http", "sse"]), help="how an address is spoken to")

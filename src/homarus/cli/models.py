@@ -17,7 +17,7 @@ from homarus.config.known import near
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError, HomarusError, Unknown
+from homarus.core.errors import HomarusError, Unknown
 from homarus.core.events import TextDelta
 from homarus.core.messages import Text, User
 from homarus.core.prompt import SystemPrompt
@@ -152,7 +152,7 @@ def _usable(models: Models, ref: Any) -> str:
     known = models.catalog.provider(ref.provider)
     if ref.provider not in models.catalog.providers() and not known.base_url and ref.provider not in {BUILTIN, LOCAL}:
         meant = near(ref.provider, models.catalog.providers())
-        raise ConfigError(
+        raise Unknown(
             f"there is no provider '{ref.provider}'",
             cure=f"{f'did you mean {meant}/{ref.model}? ' if meant else ''}add models.providers.{ref.provider} with a baseUrl first, or see `homarus models list --all`",
         )
@@ -252,7 +252,14 @@ def _holders(app: App, alias: str) -> list[str]:
 
 @command.command()
 @click.argument("model", required=False, shell_complete=complete.models)
-@click.option("--timeout", "seconds", type=float, default=60.0, show_default=True, help="Give up after this long.")
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Give up after this long.",
+)
 @agent_option
 @with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from homarus.cli.failures import say
 from homarus.cli.home import as_data
 from homarus.cli.options import pass_app, with_json
 from homarus.config.load import load_config
-from homarus.core.errors import ConfigError, HomarusError, Unknown
+from homarus.core.errors import HomarusError, Unknown
 from homarus.models.access import Models
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.select import AUTO
@@ -316,7 +316,7 @@ def _key_from_pipe(app: App, provider: str | None) -> None:
         raise click.UsageError("without a terminal, say --provider NAME and give the key on standard input")
     name = normalize_provider(provider)
     if name not in _opened(app)[0].catalog.providers():
-        raise ConfigError(f"there is no provider '{name}'", cure="'homarus models list --all' shows them")
+        raise Unknown(f"there is no provider '{name}'", cure="'homarus models list --all' shows them")
     set_up(app.paths, app.env, app.clock)
     _keep_key(app, name, key)
 

@@ -11,7 +11,7 @@ import msgspec
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import age
 from homarus.cli.sessions_keep import delete, rename, resume
 from homarus.cli.sessions_show import export, home_of, show, tail
@@ -61,8 +61,8 @@ _agent = click.option(
 @command.command("list")
 @_agent
 @click.option("--all", "everything", is_flag=True, help="Also the archives that resets and deletions left.")
-@click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
-@click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
+@click.option("--active", type=click.IntRange(1), metavar="MINUTES", help="Only those used in the last MINUTES.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most this many.")
 @with_json
 def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
     """List the sessions, the newest first."""
@@ -170,10 +170,10 @@ def _age(app: App, info: SessionInfo) -> str | None:
 
 
 @command.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1, required=True, callback=filled)
 @_agent
 @click.option("--tools", is_flag=True, help="Look into tool results and notes as well.")
-@click.option("--limit", type=int, default=20, show_default=True, help="At most this many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
 @with_json
 def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int, as_json: bool) -> None:
     """Find messages in all transcripts, archives included."""
@@ -181,7 +181,8 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
     infos = [info for each in home.agents() for info in home.store(each).list(orphans=True)]
     # The index is of all sessions, whatever is asked: one that left some out would forget them.
     places = [*(info.place for info in infos), *home.archives()]
-    wanted = frozenset(place.session_id for place in places if place.agent_id == agent) if agent else None
+    asked = home.agents(agent)
+    wanted = frozenset(place.session_id for place in places if place.agent_id in asked) if agent else None
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
     with SessionSearch.of_home(app.paths.own_dir) as index:
@@ -265,7 +266,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
     home = home_of(app)
     # What a gateway has open is the gateway's to put away.
     done = app.ask_gateway("sessions.cleanup", agent=agent, allAgents=not agent, enforce=True) if enforce else None
-    agents = [agent] if agent else home.agents()
+    agents = home.agents(agent)
     report = done["agents"] if done else [tidy(app.config, home.store(each), enforce=enforce) for each in agents]
     for row in () if as_json else report:
         for removal in row["removals"]:
@@ -291,7 +292,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
     if session:
         found = list(check_place(home.place(session, agent)))
     else:
-        found = [finding for each in ([agent] if agent else home.agents()) for finding in check_store(home.store(each))]
+        found = [finding for each in home.agents(agent) for finding in check_store(home.store(each))]
     if as_json:
         app.out.json(msgspec.to_builtins(found))
     else:
@@ -336,7 +337,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 @command.command()
 @click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
-@click.option("--days", type=int, metavar="N", help="Only the last N days.")
+@click.option("--days", type=click.IntRange(0), metavar="N", help="Only the last N days.")
 @click.option(
     "--by",
     type=click.Choice(["day", "model", "session", "agent", "purpose"]),
@@ -374,7 +375,7 @@ def _fill(app: App, ledger: Ledger, session: str, agent: str) -> None:
     if session:
         found = [(session, home.place(session, agent))]
     else:
-        agents = [agent] if agent else home.agents()
+        agents = home.agents(agent)
         found = [(info.name, info.place) for each in agents for info in home.store(each).list(orphans=True)]
         found += [(place.label, place) for each in agents for place in home.store(each).archives()]
     with Visits() as visits:

@@ -158,7 +158,7 @@ def _picked(app: App, home: SessionHome, agent: str) -> Place:
     """Let the person choose from the list that the chat shows, with what was put away below what lives."""
     from homarus.cli.chat_picker import Picker
 
-    agents, now, archives = [agent] if agent else home.agents(), app.clock.now().timestamp(), Archives(app)
+    agents, now, archives = home.agents(agent), app.clock.now().timestamp(), Archives(app)
     living = {info.name: info for info in home.list(agents, orphans=True)}
     choices = [_choice(name, info.place, info.title or name, now) for name, info in [*living.items()][:OFFERED]]
     for each in agents:

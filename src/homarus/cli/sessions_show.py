@@ -55,7 +55,7 @@ def _session(function: F) -> F:
 
 @click.command()
 @_session
-@click.option("--last", type=int, metavar="N", help="Only the last N messages.")
+@click.option("--last", type=click.IntRange(0), metavar="N", help="Only the last N messages.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--branches", is_flag=True, help="Every entry of the file, also those off the active branch.")
 @click.option("--ids", is_flag=True, help="Show the id of each entry.")
@@ -70,7 +70,7 @@ def show(
             # The end of a long transcript is read from its end; only if that is too little, from its beginning.
             near = [e for e in load_tail(source).entries if as_json or _is_shown(e)] if not branches else []
             shown = near if len(near) >= last else (e for e in found if as_json or _is_shown(e))
-            found = deque(shown, maxlen=max(0, last))
+            found = deque(shown, maxlen=last)
         if as_json:
             app.out.json({"session": source.header.data, "entries": [entry.data for entry in found]})
             return
@@ -122,7 +122,9 @@ def last_words(app: App, place: Place) -> None:
 
 @click.command()
 @_session
-@click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
+@click.option(
+    "-n", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages to begin with."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: the entries as they are stored.")

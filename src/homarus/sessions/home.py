@@ -52,7 +52,8 @@ class SessionHome:
     def default_agent(self) -> str:
         return self.roster[0]
 
-    def agents(self) -> list[str]:
+    def agents(self, only: str = "") -> list[str]:
+        """Return all agents, or the one that a person named. Raises Unknown for one that is not among them."""
         try:
             found = sorted(
                 entry.name
@@ -61,7 +62,10 @@ class SessionHome:
             )
         except OSError:
             found = []
-        return list(dict.fromkeys([*self.roster, *found]))
+        known = list(dict.fromkeys([*self.roster, *found]))
+        if only and only not in known:
+            raise Unknown(f"there is no agent '{only}'", cure=f"agents are: {', '.join(known)}")
+        return [only] if only else known
 
     def store(self, agent_id: str) -> SessionStore:
         if agent_id not in self._stores:
@@ -72,8 +76,9 @@ class SessionHome:
         return self._stores[agent_id]
 
     def list(self, agents: Sequence[str] = (), *, orphans: bool = False) -> Sequence[SessionInfo]:
-        """Return the sessions of these agents, or of all, the newest first."""
-        found = [info for agent in agents or self.agents() for info in self.store(agent).list(orphans=orphans)]
+        """Return the sessions of these agents, or of all, the newest first. Raises Unknown as `agents` does."""
+        named = [each for agent in agents or [""] for each in self.agents(agent)]
+        found = [info for agent in named for info in self.store(agent).list(orphans=orphans)]
         return sorted(found, key=lambda info: info.entry.updated_at, reverse=True)
 
     @property
@@ -154,8 +159,9 @@ class SessionHome:
         return key if chosen else None
 
     def archives(self, agents: Sequence[str] = ()) -> Sequence[Place]:
-        """Return the conversations of these agents, or of all, that were put away."""
-        return [place for agent in agents or self.agents() for place in self.store(agent).archives()]
+        """Return the conversations of these agents, or of all, that were put away. Raises Unknown as `agents` does."""
+        named = [each for agent in agents or [""] for each in self.agents(agent)]
+        return [place for agent in named for place in self.store(agent).archives()]
 
     def _meant(self, text: str, agent: str, shortest: int, *, talking: bool = False) -> SessionInfo | None:
         key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
@@ -274,7 +280,7 @@ def candidates(path: Path, agent_id: str, *, clock: Clock, ids: Ids) -> Iterator
     elif path.is_file():
         yield _file(Place(agent_id, session_id_of(path), Kind.FILE, path))
     else:
-        raise ConfigError(
+        raise Unknown(
             f"there is nothing to bring in at {path}", cure="give a state folder, a database or a .jsonl file"
         )
 

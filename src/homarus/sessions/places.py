@@ -20,7 +20,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from homarus.core.clock import epoch_ms, iso_ms
-from homarus.core.errors import ConfigError, Locked
+from homarus.core.errors import Locked, Unknown
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.sessions.codec import to_ms
@@ -125,7 +125,7 @@ def visit(place: Place) -> Iterator[Transcript]:
 
 def transcript_name(session_id: str, thread: str = "") -> str:
     if not _SAFE_ID.fullmatch(session_id) or session_id in {".", ".."} or session_id.startswith("."):
-        raise ConfigError(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
+        raise Unknown(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
     return f"{session_id}-topic-{quote(thread, safe='')}.jsonl" if thread else f"{session_id}.jsonl"
 
 

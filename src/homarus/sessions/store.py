@@ -198,7 +198,7 @@ class SessionStore:
     def delete(self, key: SessionKey) -> Place | None:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
         if key.is_main:
-            raise ConfigError("the main session cannot be deleted", cure="start it over instead: /new")
+            raise Unknown("the main session cannot be deleted", cure="start it over instead: /new")
         info = self.find(key)
         if info is None:
             return None
@@ -235,7 +235,7 @@ class SessionStore:
         session_id, label = self.ids.uuid(), _label(label)
         key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
         if self.find(key):
-            raise ConfigError(f"there is a session {key} already", cure="choose another name")
+            raise Unknown(f"there is a session {key} already", cure="choose another name")
         ensure_dir(self.folder)
         path = self.folder / transcript_name(session_id)
         with visit(source) as opened:
