@@ -110,6 +110,26 @@ async def test_a_conversation_goes_on_with_its_last_turns_and_a_list_leads_to_an
             assert await screen.ended() == 0
 
 
+async def test_the_list_finds_what_was_said_long_ago_also_in_what_was_put_away(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        await house.talked("work", "about the boiler", "something else")
+        await house.talked("main", "a crimson kite", "and more", "/new", "hello")
+        async with house.chat("--resume", size=(100, 30)) as screen:
+            await screen.until("Go on with which session?", "something else", "3 of 3")
+            screen.type("boil")
+            await screen.until("work", "about the boiler", "1 of 3")
+            screen.type("\x7f" * 4 + "crims kit")
+            await screen.until("(put away)", "crimson kite", "1 of 3")
+            screen.type("\x7f" * 9 + "zeppelin")
+            await screen.until("nothing fits")
+            screen.type("\x7f" * 8 + "boiler")
+            await screen.until("about the boiler", "1 of 3")
+            screen.type("\r")
+            await screen.until("› about the boiler", "4 messages so far", "agent:main:work")
+            screen.type(CTRL_D)
+            assert await screen.ended() == 0
+
+
 async def test_named_files_go_along_from_both_folders_and_a_dropped_picture_too(tmp_path: Path) -> None:
     here = tmp_path / "project"
     here.mkdir()

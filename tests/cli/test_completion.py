@@ -114,12 +114,21 @@ def lived_in(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
         "agent:main:telegram:direct:42": {"sessionId": ident, "updatedAt": 1},
     }
     (folder / "sessions.json").write_text(json.dumps(rows))
+    away = {"type": "session_info", "id": "b", "parentId": None, "timestamp": "", "key": "agent:main:trip"}
+    (folder / "5e0c2a91-0000-4000-8000-000000000001.jsonl.deleted.2026-05-01T09-00-00.000Z").write_text(
+        json.dumps(away)
+    )
     return env
 
 
 # What is typed, and what is offered: all of it, or what must be among it.
 LIVE = [
-    ("sessions show ", {"main", "garden", "4f0c2a91"}),
+    ("sessions show ", {"main", "garden", "4f0c2a91", "5e0c2a91"}),
+    ("sessions show th", {"the garden"}),
+    ("sessions resume 5e", {"5e0c2a91"}),
+    ("sessions resume tr", {"trip"}),
+    ("agent --session th", {"the garden"}),
+    ("agent --session ", {"main", "garden", "4f0c2a91"}),
     ("agent --session g", {"garden"}),
     ("chat --session agent:main:ex", {"agent:main:explicit:garden"}),
     ("agents bind w", {"work"}),
@@ -175,7 +184,8 @@ def test_models_of_this_machine_are_offered(lived_in: dict[str, str], tmp_path: 
 def test_a_home_that_is_broken_offers_nothing_and_says_nothing(lived_in: dict[str, str], tmp_path: Path):
     (tmp_path / ".openclaw" / "openclaw.json").write_text("{ broken")
     (tmp_path / ".openclaw" / "agents" / "main" / "sessions" / "sessions.json").write_text("[[[")
-    assert asked("sessions show ", lived_in) <= {"", "main"}
+    assert asked("agent --session ", lived_in) <= {"", "main"}
+    assert asked("sessions show ", lived_in) <= {"", "main", "5e0c2a91"}, "an archive needs no index"
     before = sorted(tmp_path.rglob("*"))
     asked("config get ", lived_in)
     assert sorted(tmp_path.rglob("*")) == before
@@ -200,3 +210,9 @@ def test_the_shells_themselves_offer_a_session(shell: str, script: str, lived_in
         pytest.skip(f"{shell} is not installed")
     flag = "--norc" if shell == "bash" else "--no-config"
     assert output([shell, flag, "-c", script], lived_in) == ["garden"]
+
+
+@needs("bash")
+def test_bash_is_given_a_name_of_two_words_as_one(lived_in: dict[str, str]):
+    script = BASH_LIVE.replace("show g)", "show th)").replace("homarus g;", "homarus th;")
+    assert output(["bash", "--norc", "-c", script], lived_in) == [r"the\ garden"]

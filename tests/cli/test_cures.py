@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 from tests.cli.tree import every_command
+from tests.sessions.lines import header, jsonl, user
 
 import homarus
+from homarus.cli.main import run
 
 SOURCE = Path(homarus.__file__).parent
 _QUOTED = re.compile(r"['`]homarus ([^'`\n]+)['`]")
@@ -65,3 +68,42 @@ def test_what_is_not_there_is_found() -> None:
     assert list(wrong("run 'homarus modles'")) == ["there is no command: homarus modles"]
     assert list(wrong("'homarus agent --session-key X' continues it")) != []
     assert list(wrong("see homarus agent --json, or 'homarus sessions resume X --agent main'")) == []
+
+
+WITH_A_PROFILE = [
+    ((), "homarus --profile yy onboard"),
+    (("setup",), "homarus --profile yy doctor"),
+    (("onboard", "--non-interactive"), "homarus --profile yy chat"),
+    (("doctor",), "run 'homarus --profile yy setup'"),
+    (("sessions", "show", "nope"), "'homarus --profile yy sessions list --all' shows them all"),
+    (("sessions", "resume"), "'homarus --profile yy sessions list --all' shows them"),
+    (("sessions", "list"), "'homarus --profile yy agent -m hello' starts one"),
+    (("agents", "add", "otto"), "next: homarus --profile yy agents bind otto CHANNEL"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), WITH_A_PROFILE)
+def test_what_people_are_told_to_type_leads_to_the_home_they_are_in(
+    words: tuple[str, ...], told: str, own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["--profile", "yy", *words])
+    said = "".join(capsys.readouterr())
+    assert told in said
+    assert not re.search("homarus (onboard|setup|chat|agent|agents|doctor|sessions list)", said)
+
+
+def test_a_configuration_that_was_named_is_named_again(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = own_home / "a b.json"
+    path.write_text("{}")
+    run(["--config", str(path), "sessions", "show", "nope"])
+    assert f"homarus --config '{path}' sessions list --all" in capsys.readouterr().err
+    run(["sessions", "show", "nope"])
+    assert "'homarus sessions list --all'" in capsys.readouterr().err
+
+
+def test_what_others_wrote_is_shown_as_it_is(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions = own_home / ".openclaw-yy/agents/main/sessions"
+    sessions.mkdir(parents=True)
+    (sessions / "s1.jsonl").write_bytes(jsonl(header("s1"), user("a", None, "what does homarus chat do?")))
+    run(["--profile", "yy", "sessions", "show", "s1"])
+    assert "what does homarus chat do?" in capsys.readouterr().out

@@ -167,3 +167,11 @@ def test_json_keeps_every_character_by_escaping_it(capsys: pytest.CaptureFixture
 def test_what_went_wrong_is_told_without_keys() -> None:
     line = problem_line("401: Incorrect API key provided: sk-" + "a1" * 20 + "\x1b[2J\nsee the docs")
     assert line == "homarus: 401: Incorrect API key provided: [redacted] [2J see the docs"
+
+
+def test_a_table_stays_in_line_whatever_a_cell_holds():
+    out = io.StringIO()
+    Output(color=False, env={}, out=out).table([("a\nb\x1b[31m", "one"), ("plain", "two")], ("name", "next"))
+    assert [
+        line.index(word) for line, word in zip(out.getvalue().splitlines(), ("next", "one", "two"), strict=True)
+    ] == [9] * 3

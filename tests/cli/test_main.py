@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -221,3 +222,55 @@ def test_a_thread_that_still_works_is_waited_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "done\n")
+
+
+REFUSED = [
+    (1, "sessions", "delete", "main"),
+    (1, "sessions", "show", "agent::x"),
+    (1, "sessions", "list", "--agent", "nobody"),
+    (1, "sessions", "usage", "--agent", "nobody"),
+    (1, "sessions", "search", "lamp", "--agent", "nobody"),
+    (1, "agents", "add", ""),
+    (1, "agents", "add", "main"),
+    (1, "agents", "delete", "main", "--yes"),
+    (1, "agents", "unbind", "main", "telegram"),
+    (1, "models", "pull", "nope"),
+    (1, "models", "set", "nope/x"),
+    (1, "mcp", "probe", "nope"),
+    (1, "memory", "explain", "cat", "nofile#L1"),
+    (1, "--profile", "a b", "status"),
+    (2, "agents", "bind", "main", ""),
+    (2, "mcp", "add", "", "--", "true"),
+    (2, "sessions", "search", " "),
+    (2, "sessions", "show", "main", "--last", "-3"),
+    (2, "sessions", "tail", "main", "-n", "-1"),
+    (2, "sessions", "usage", "--days", "-1"),
+    (2, "memory", "search", ""),
+    (2, "memory", "recall", " "),
+    (2, "memory", "retain", ""),
+    (2, "memory", "search", "cat", "--min-score", "-1"),
+    (2, "system", "event", ""),
+    (2, "agent", "hi", "--timeout", "-1"),
+    (2, "models", "test", "--timeout", "0"),
+]
+
+
+@pytest.mark.parametrize("line", REFUSED, ids=lambda line: " ".join(line[1:]))
+def test_what_cannot_be_is_refused_as_what_the_caller_must_mend(
+    line: tuple[Any, ...], own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, *words = line
+    assert run(words) == code
+    said = capsys.readouterr()
+    assert said.err.startswith("homarus: ") and said.err.count("\n") == 1 and said.out == ""
+
+
+def test_every_option_that_takes_a_number_says_from_where_on() -> None:
+    numbers = {
+        f"{' '.join(path)} {param.opts[0]}": param.type
+        for path, command in every_command()
+        for param in command.params
+        if isinstance(param.type, click.types.IntParamType | click.types.FloatParamType)
+    }
+    open_ended = [name for name, kind in numbers.items() if getattr(kind, "min", None) is None]
+    assert len(numbers) > 10 and open_ended == []

@@ -55,7 +55,7 @@ def test_what_makes_no_server_is_refused(home, capsys, words):
 
 
 def test_a_server_that_is_not_there(home, capsys):
-    assert run(["mcp", "show", "nothing"]) == 78
+    assert run(["mcp", "show", "nothing"]) == 1
     assert "there is no MCP server 'nothing'" in capsys.readouterr().err
 
 

@@ -108,7 +108,7 @@ def test_looking_at_the_status_makes_nothing(home, capsys):
         ("search boat -n 0", 2),
         ("search boat -n 100000", 0),
         ("search boat --min-score nan", 0),
-        ("search boat --min-score -5", 0),
+        ("search boat --min-score -5", 2),
         ("search boat --agent nobody", 1),
         ("search", 2),
         ("explain boat garbage", 2),

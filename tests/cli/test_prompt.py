@@ -133,7 +133,7 @@ def test_agent_and_session_must_agree(home, capsys):
 
 
 def test_a_bad_session_key_is_refused(home, capsys):
-    assert run(["prompt", "--session", "agent:"]) == 78
+    assert run(["prompt", "--session", "agent:"]) == 1
     assert "is not a session key" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ from tests.sessions.lines import header, jsonl, says, user
 from homarus.cli.app import App
 from homarus.cli.sessions import command
 from homarus.cli.sessions_show import new_entries
-from homarus.core.errors import ConfigError, Locked, StorageError
+from homarus.core.errors import ConfigError, Locked, StorageError, Unknown
 from homarus.sessions.places import own
 
 MAIN = "agent:main:main"
@@ -82,12 +82,15 @@ def test_a_home_that_is_ours_too_keeps_the_index_of_its_sessions(home):
     index.unlink()
     assert answer(home, "search", "run", "something")
     assert index.exists()
-    assert answer(home, "search", "something", "--agent", "nobody") == []
+    with pytest.raises(Unknown, match="no agent 'nobody'"):
+        run(home, "search", "something", "--agent", "nobody")
     assert answer(home, "search", "something", "--agent", "main")
 
 
 def test_a_fork_and_an_import_leave_the_source_alone(home, tmp_path):
     made = answer(home, "fork", "fixture-two", "copy", "--label", "second try")
+    with pytest.raises(Unknown, match="already"):
+        run(home, "fork", "fixture-two", "copy")
     assert made["key"] == "agent:main:explicit:copy"
     assert "run something" in run(home, "show", "copy").output
     assert run(home, "show", "second try").output == run(home, "show", "copy").output
@@ -236,6 +239,45 @@ def test_a_session_is_renamed_put_away_and_resumed(mine):
         run(mine, "delete", "main")
     with pytest.raises(click.UsageError, match="say which"):
         run(mine, "resume")
+
+
+def test_what_was_deleted_is_listed_and_resumed_by_its_name(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    rows = json.loads((folder / "sessions.json").read_text())
+    ids = {"trip": "4f0c2a91-0000-4000-8000-000000000001", "tea": "5f0c2a91-0000-4000-8000-000000000001"}
+    for name, ident in ids.items():
+        (folder / f"{ident}.jsonl").write_bytes(jsonl(header(ident), user("a", None, f"about the {name}")))
+        rows[f"agent:main:{name}"] = {"sessionId": ident, "updatedAt": 1}
+    (folder / "sessions.json").write_text(json.dumps(rows))
+    for name in ids:
+        run(mine, "delete", name)
+    listed = run(mine, "list", "--all").output
+    assert "agent:main:trip" in listed and "agent:main:tea" in listed
+    assert [a["key"] for a in answer(mine, "list", "--all")["archives"]] == ["agent:main:trip", "agent:main:tea"]
+    assert "about the trip" in run(mine, "show", "trip").output
+    assert run(mine, "export", "4f0c2a91").output.startswith("# trip\n")
+    assert answer(mine, "resume", "trip")["key"] == "agent:main:trip"
+
+
+def test_an_export_is_headed_by_the_name_of_the_conversation(mine):
+    assert run(mine, "export", "main").output.startswith("# lamps\n")
+    assert "<title>lamps</title>" in run(mine, "export", "main", "--format", "html").output
+    run(mine, "rename", "main", "")
+    assert run(mine, "export", "main").output.startswith("# main\n")
+
+
+def test_a_name_holds_no_control_characters_and_one_that_does_is_shown_without(mine):
+    for words in (("rename", "main"), ("fork", "main", "copy", "--label")):
+        with pytest.raises(Unknown, match="control characters"):
+            run(mine, *words, "a\nb\x1b[31m")
+    assert "is now called “a b”" in run(mine, "rename", "main", "a\nb").output
+    index = mine / ".openclaw/agents/main/sessions/sessions.json"
+    rows = json.loads(index.read_text())
+    rows[MAIN]["label"] = "a\nb\x1b[31m"
+    index.write_text(json.dumps({**rows, "agent:main:x": {"sessionId": "s2", "updatedAt": 1, "label": "plain"}}))
+    head, *lines = run(mine, "list").output.splitlines()
+    assert len(lines) == 2 and len({line.index("file") for line in lines} | {head.index("kept in")}) == 1
+    assert answer(mine, "list")["sessions"][0]["label"] == "a b [31m"
 
 
 def test_a_session_that_is_open_elsewhere_is_not_deleted(mine):

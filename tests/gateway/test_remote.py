@@ -20,7 +20,7 @@ from tests.scenarios.script import Line
 from homarus import Agent, HomarusError
 from homarus.cli.agent import open_agent
 from homarus.cli.app import App
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.core.events import ApprovalAsked, MessageEnded, RunEnded, RunEvent, RunStarted, TextDelta, ToolEnded
 from homarus.core.messages import Trust
 from homarus.gateway.remote import RemoteClient, Unreachable, address_of
@@ -199,6 +199,24 @@ async def test_commands_use_the_gateway_that_owns_the_home(tmp_path: Path) -> No
     assert left.exists(), "as after a kill"
     async with await open_agent(app, "", "main") as agent:
         assert isinstance(agent.client, LocalClient)
+
+
+async def test_a_session_is_meant_beside_a_gateway_as_it_is_without(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    app = App(env=house.env)
+    async with served(house, unix=True) as home:
+        async with await open_agent(app, "", "main") as agent:
+            await agent.ask("hello")
+        ident = home.gateway.client.home.store("main").find(agent.key).entry.session_id
+        await sessions(home, "rename", "main", "garden")
+        for word in ("garden", ident[:8]):
+            async with await open_agent(app, "", word) as agent:
+                assert isinstance(agent.client, RemoteClient) and agent.key.is_main
+        await sessions(home, "resume", ident)  # it lives, so that nothing is made
+        async with await open_agent(app, "", "main") as agent:
+            await agent.ask("/new")
+        with pytest.raises(Unknown, match="was put away"):
+            await open_agent(app, "", ident[:8])
 
 
 async def sessions(home: Served, *words: str) -> Any:

@@ -45,6 +45,23 @@ def test_words_phrases_prefixes_and_any(folder):
     assert find(folder, [place], "  ") == []
 
 
+def test_the_conversations_that_hold_beginnings_of_all_words_each_once_and_the_newest_first(folder):
+    places = [
+        put(folder, "old", user("a", None, "the red lamp"), says("b", "a", "a red lamp it is")),
+        put(folder, "new", user("c", None, "lamps that are red", timestamp="2027-01-01T00:00:00.000Z")),
+        put(folder, "other", user("d", None, "red wine"), user("e", "d", "東京駅で")),
+    ]
+    with SessionSearch(folder.parent / FILE) as index:
+        index.refresh(places)
+
+        def held(text, agents=("main",)):
+            return [hit.session_id for hit in index.conversations(text, agents=agents)]
+
+        assert held("re lam") == ["new", "old"] and held("red", agents=("work",)) == []
+        assert held("東京駅") == held("東") == ["other"] and held("lamp zeppelin") == held(" ?! ") == []
+        assert index.conversations("re lam", agents=["main"])[0].place == str(places[1].path)
+
+
 def test_scripts_without_spaces(folder):
     place = put(
         folder,

@@ -16,7 +16,7 @@ from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
 from homarus.sessions.home import SessionHome
 from homarus.sessions.log import Form, identify, load_branch
-from homarus.sessions.places import Kind, Place, archived_label, visit
+from homarus.sessions.places import Called, Kind, Place, archived_as, visit
 from homarus.sessions.settings import ResetPolicy, SessionSettings
 from homarus.sessions.store import SessionStore
 
@@ -463,7 +463,7 @@ def test_a_name_belongs_to_one_session_and_stays_with_its_conversation(tmp_path)
     store.reset(MAIN, by="new").close()
     assert store.find(MAIN).title == ""
     (archive,) = store.archives()
-    assert archived_label(archive) == "Tea talk"
+    assert archived_as(archive) == Called("Tea talk", "agent:main:main")
     assert home.place("tea talk") == home.place(archive.session_id[:6]) == archive
     with visit(archive) as source:  # the name hides nothing of what was said
         assert [entry.type for entry in load_branch(source)][-2:] == ["message", "session_info"]
@@ -471,6 +471,45 @@ def test_a_name_belongs_to_one_session_and_stays_with_its_conversation(tmp_path)
     assert store.delete(SessionKey.parse("agent:main:other")) in store.archives()
     with pytest.raises(Unknown, match="could be any of 2"):
         home.place("tea talk")
+
+
+def test_the_id_of_what_was_put_away_is_no_name_for_a_new_session(tmp_path):
+    home = ids_home(tmp_path, "agent:main:main", "agent:main:trip")
+    home.store("main").reset(MAIN, by="new")
+    (archive,) = home.archives()
+    for word in (archive.session_id, archive.session_id[:8]):
+        with pytest.raises(Unknown, match=f"was put away .'homarus sessions resume {archive.session_id[:8]}'"):
+            home.key(word)
+    again = home.revive(archive)
+    assert home.key(archive.session_id) == home.key(archive.session_id[:8]) == again.key
+    assert again.name.endswith("-again") and home.revive(archive).name == again.name
+    assert home.key("user-1") == SessionKey.parse("agent:main:user-1")  # a new name is none of an archive
+
+
+def test_what_was_deleted_keeps_its_key_and_gets_it_back(tmp_path):
+    home = ids_home(tmp_path, "agent:main:trip", "agent:main:explicit:notes", "agent:main:telegram:direct:42")
+    store = home.store("main")
+    trip, notes, chat = (store.delete(store.key(key)) for key in ("trip", "explicit:notes", "telegram:direct:42"))
+    assert archived_as(trip) == Called("", "agent:main:trip")
+    assert home.place("trip") == home.place("agent:main:trip") == trip and home.place("notes") == notes
+    assert home.title(trip) == "trip"
+    assert home.key("trip") == SessionKey.parse("agent:main:trip")  # the name is free for a new session meanwhile
+    assert home.revive(trip).name == "agent:main:trip" and home.revive(trip).place == home.place("trip")
+    assert home.revive(chat).name.endswith("-again")  # the chat itself begins anew
+    talk(store, store.key("explicit:notes"), "others")
+    assert home.revive(notes).name == "agent:main:explicit:notes-again"
+    assert home.place("notes") == store.find(store.key("explicit:notes")).place  # what lives comes first
+    store.delete(store.key("trip"))
+    with pytest.raises(Unknown, match="could be any of 2"):
+        home.place("trip")
+
+
+def test_what_cannot_be_appended_to_is_put_away_as_it_is(folder):
+    folder.mkdir(parents=True)
+    old, sessions = b'{"role":"user","content":"flat"}\n', store(folder)
+    (folder / "old.jsonl").write_bytes(old)
+    archive = sessions.delete(SessionKey.parse("agent:main:explicit:old"))
+    assert archive.path.read_bytes() == old and [path.name for path in folder.glob("*.bak")] == []
 
 
 def test_a_transcript_without_a_row_can_be_deleted_and_one_in_a_database_cannot(folder, tmp_path):

@@ -12,7 +12,7 @@ from homarus.agent.open_session import seed_agent
 from homarus.config.load import AgentConfig, Config, load_config
 from homarus.config.write import Operation, change
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError
+from homarus.core.errors import Unknown
 from homarus.core.routes import normalize_agent_id
 from homarus.workspace.agents import bindings_of, put_away, refuse_shared, resolve_workspace, trash_place
 from homarus.workspace.identity import write_identity
@@ -52,9 +52,9 @@ class Roster:
         return self.config
 
     def add(self, name: str, settings: Mapping[str, Any], identity: Mapping[str, str]) -> Added:
-        """Add an agent and lay out its workspace. Raises ConfigError."""
+        """Add an agent and lay out its workspace. Raises Unknown."""
         if not any(char.isalnum() for char in name):
-            raise ConfigError(f"'{name}' is no usable name", cure="use letters, digits, '-' and '_'")
+            raise Unknown(f"'{name}' is no usable name", cure="use letters, digits, '-' and '_'")
         agent_id = normalize_agent_id(name)
         kept = {key: _kept(value) if key == "workspace" else value for key, value in settings.items() if value}
         changed = self.write(add_agent(self.config.authored, agent_id, kept))
@@ -90,7 +90,7 @@ class Roster:
         """Return what taking an agent away would do; refuses what would take others along. Raises ConfigError."""
         known = self.config.agent_named(agent_id)
         if len(self.config.agents) == 1:
-            raise ConfigError(f"'{known.id}' is the only agent, and there is always one", cure="add another one first")
+            raise Unknown(f"'{known.id}' is the only agent, and there is always one", cure="add another one first")
         home = resolve_workspace(self.config, known.id, self._env)
         operations = [*self._keep_heirs_home(known), *delete_agent(self.config.authored, known.id)]
         return Removal(known, home, tuple(operations), tuple(self._folders(known, home)) if purge else ())

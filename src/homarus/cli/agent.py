@@ -37,6 +37,7 @@ from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
@@ -80,7 +81,9 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @click.option("--model", default="", help="A model for this message alone.", shell_complete=complete.models)
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="How long the turn may take; 0 is for ever.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever."
+)
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @with_json
 def command(
@@ -244,6 +247,10 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     if newest:
         session = str(await newest_session(client, agent_id))
+    if not distant and not isinstance(client, LocalClient):
+        # The client of a gateway has no sessions to look among; those of this home lie here.
+        sessions = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
+        session = str(sessions.key(session, app.config.agent_named(agent_id).id if agent_id else ""))
     key = client.resolve(agent_id, session)
     if await client.row(key) == SessionEntry():
         if not distant:

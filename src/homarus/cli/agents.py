@@ -12,7 +12,7 @@ from homarus.admin.agents import Roster
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import hushed
 from homarus.config.known import NO_EFFECT
 from homarus.config.write import Operation
@@ -94,7 +94,7 @@ def add(
         return
     app.out.line(f"added {app.out.style(agent_id, 'bold')}")
     app.out.line(f"workspace: {home}" + (f" (wrote {', '.join(seeded.created)})" if seeded.created else ""))
-    app.out.line(f"next: homarus agents bind {agent_id} CHANNEL")
+    app.out.hint(f"next: homarus agents bind {agent_id} CHANNEL")
 
 
 @command.command()
@@ -125,7 +125,7 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 
 @command.command()
 @click.argument("agent", shell_complete=complete.agents)
-@click.argument("channel")
+@click.argument("channel", callback=filled)
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
 @with_json

@@ -34,7 +34,8 @@ class App:
         self.config_path = config_path
         self.log_level = log_level
         self.debug = debug
-        self.out = Output(color=color, env=self.env)
+        self.options = _quoted(profile, config_path)
+        self.out = Output(color=color, env=self.env, options=self.options)
 
     @cached_property
     def clock(self) -> Clock:
@@ -59,15 +60,19 @@ class App:
 
     @cached_property
     def program(self) -> str:
-        """Return what a person must type here to call this program: its name, or its path where a shell does not find it."""
+        """Return what a person must type here to call this program for the same home.
+
+        It is its name, or its path where a shell does not find it, with the options that lead to the home.
+        """
         import shutil
         import sys
 
-        called = Path(sys.argv[0])
-        if called.name != "homarus" or shutil.which("homarus", path=self.env.get("PATH")):
-            return "homarus"
-        here = Path.cwd()
-        return str(called.relative_to(here)) if called.is_relative_to(here) and called.parent != here else str(called)
+        called, name = Path(sys.argv[0]), "homarus"
+        if called.name == "homarus" and not shutil.which("homarus", path=self.env.get("PATH")):
+            here = Path.cwd()
+            within = called.is_relative_to(here) and called.parent != here
+            name = str(called.relative_to(here) if within else called)
+        return f"{name}{self.options}"
 
     def ask_gateway(self, method: str, **params: Any) -> Any:
         """Ask the gateway that serves this home to do something; None where there is none. What it refuses is raised."""
@@ -91,3 +96,13 @@ class App:
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":
             self.out.warn(str(problem))
+
+
+def _quoted(profile: str | None, config_path: Path | None) -> str:
+    """Return the options that led to this home as a person types them, each after a blank."""
+    given = [(name, value) for name, value in (("--profile", profile), ("--config", config_path)) if value is not None]
+    if not given:
+        return ""
+    import shlex  # most calls name no home
+
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given)

@@ -68,7 +68,9 @@ def list_channels(app: App, as_json: bool = False) -> None:
     for row in rows:
         needs = f"{row['lacks']}: {row['cure']}" if row["lacks"] else ""
         if not row["accounts"]:
-            shown.append((row["id"], row["label"], "–", needs or "homarus channels add " + row["id"]))
+            shown.append(
+                (row["id"], row["label"], "–", needs or app.out.addressed(f"homarus channels add {row['id']}"))
+            )
         for each in row["accounts"]:
             state = "off" if not each["enabled"] else "on" if each["configured"] else "incomplete"
             more = f"missing: {', '.join(each['missing'])}" if each["missing"] else needs or f"dm {each['dmPolicy']}"
@@ -89,7 +91,7 @@ def status(app: App, probe: bool, as_json: bool) -> int:
     if as_json:
         app.out.json(found)
     elif not rows:
-        app.out.line("No channel is set up. Add one: homarus channels add telegram")
+        app.out.hint("No channel is set up. Add one: homarus channels add telegram")
     else:
         app.out.table([_shown(app, name, each) for name, each in rows], ("channel", "account", "state", "as", "note"))
         waiting = found["waiting"]
@@ -171,7 +173,7 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
     for key in bare:
         app.out.warn(f"{manifest.label} has no {key} yet: homarus channels add {manifest.id} --set {key}=…")
     if not as_json:
-        app.out.line("next: homarus channels status" if _serves(app) else "next: homarus gateway run")
+        app.out.hint("next: homarus channels status" if _serves(app) else "next: homarus gateway run")
 
 
 def _missing(app: App, manifest: Manifest, account: str, have: Json) -> list[str]:
@@ -431,7 +433,7 @@ def list_pairing(app: App, channel: str = "", as_json: bool = False) -> None:
             for row in rows
         ]
         app.out.table(shown, ("channel", "code", "who", "calls themselves", "since"))
-        app.out.line("'homarus pairing approve CHANNEL CODE' lets somebody in.")
+        app.out.hint("'homarus pairing approve CHANNEL CODE' lets somebody in.")
 
 
 @pairing.command("approve")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 50
 MAX_READ = 100  # messages among which the newest words of a person are looked for
 ROWS = 10
+FEWEST = 2  # letters that are looked for in what was said
+PAUSE = 0.1  # seconds in which nothing more is typed
 
 
 class Choice(Struct, frozen=True):
@@ -44,9 +49,15 @@ class Choice(Struct, frozen=True):
 
 
 class PutAway(Protocol):
-    """The conversations that were ended, of an agent of this home."""
+    """The conversations of this home as its files have them: those that were ended, and what was said in each."""
 
-    def choices(self, agent: str, now: float) -> list[Choice]: ...
+    def choices(self, agent: str, now: float) -> list[Choice]:
+        """Return an agent's conversations that were ended."""
+        ...
+
+    def holding(self, words: str, agents: Sequence[str], now: float) -> list[Choice]:
+        """Return the conversations, ended or not, in which these words were said, each with what was said. May take a while."""
+        ...
 
     def revive(self, choice: Choice) -> str:
         """Make a session of what was put away and return its key."""
@@ -66,7 +77,12 @@ async def pick(
     if not choices:
         return None
     ready()
-    chosen = await Picker(choices, color=color).run()
+
+    def look(words: str) -> list[Choice]:
+        found = away.holding(words, [agent.key.agent_id], now) if away else []
+        return [choice for choice in found if not (here and choice.key == str(agent.key))]
+
+    chosen = await Picker(choices, color=color, look=look).run()
     if chosen is None:
         return ""
     return away.revive(chosen) if away and chosen.is_away else chosen.key
@@ -95,10 +111,18 @@ def newest_words(messages: Sequence[Message]) -> str:
 
 
 class Picker:
-    """The list on the terminal. `run` returns what was chosen; None where somebody thought better of it."""
+    """The list on the terminal. `run` returns what was chosen; None where somebody thought better of it.
 
-    def __init__(self, choices: Sequence[Choice], *, color: bool) -> None:
+    What is typed is looked for in the lines at once, and by `look`, in a thread, in all that was ever said.
+    """
+
+    def __init__(
+        self, choices: Sequence[Choice], *, color: bool, look: Callable[[str], list[Choice]] = lambda _words: []
+    ) -> None:
         self._choices = choices
+        self._look = look
+        self._found: list[Choice] = []
+        self._looking: asyncio.Task[None] | None = None
         self._wanted = ""
         self._at = 0
         style = {"chosen": "bold reverse", "faint": "#888888"} if color else {"chosen": "reverse"}
@@ -112,7 +136,9 @@ class Picker:
 
     @property
     def fitting(self) -> list[Choice]:
-        return [choice for choice in self._choices if choice.fits(self._wanted)]
+        shown = [choice for choice in self._choices if choice.fits(self._wanted)]
+        keys = {choice.key for choice in shown}
+        return shown + [choice for choice in self._found if choice.key not in keys]
 
     async def run(self) -> Choice | None:
         return await self.app.run_async()
@@ -128,9 +154,29 @@ class Picker:
             line = start + single_line(choice.said, max(10, columns - width(start) - 2))
             parts.append(("class:chosen" if number == self._at else "", f" {line}\n"))
         if not found:
-            parts.append(("", " nothing fits\n"))
-        parts.append(("class:faint", f" {len(found)} of {len(self._choices)} · ↑↓ · type to find · Enter · Esc"))
+            parts.append(("", " looking\n" if self._looking else " nothing fits\n"))
+        parts.append(
+            ("class:faint", f" {len(found)} of {max(len(found), len(self._choices))} · ↑↓ · type to find · Enter · Esc")
+        )
         return parts
+
+    def _want(self, words: str) -> None:
+        self._wanted, self._at, self._found = words, 0, []
+        if self._looking is None and len(words.strip()) >= FEWEST:
+            self._looking = self.app.create_background_task(self._find())
+
+    async def _find(self) -> None:
+        """Look for what is typed, and again for what was typed meanwhile: one search at a time."""
+        words, found = "", list[Choice]()
+        while words != self._wanted:
+            words, found = self._wanted, []
+            await asyncio.sleep(PAUSE)
+            if len(words.strip()) >= FEWEST:
+                # Without what was said the names and the last words are still there to choose from.
+                with suppress(HomarusError, OSError, sqlite3.Error):
+                    found = await asyncio.to_thread(self._look, words)
+        self._found, self._looking = found, None
+        self.app.invalidate()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -148,7 +194,8 @@ class Picker:
         @keys.add("enter")
         def _choose(event: KeyPressEvent) -> None:
             found = self.fitting
-            event.app.exit(result=found[self._at] if found else None)
+            if found or not self._looking:
+                event.app.exit(result=found[self._at] if found else None)
 
         @keys.add("escape", eager=True)
         @keys.add("c-c")
@@ -158,11 +205,11 @@ class Picker:
 
         @keys.add("backspace")
         def _shorter(_event: KeyPressEvent) -> None:
-            self._wanted, self._at = self._wanted[:-1], 0
+            self._want(self._wanted[:-1])
 
         @keys.add(Keys.Any)
         def _typed(event: KeyPressEvent) -> None:
             if event.data.isprintable():
-                self._wanted, self._at = self._wanted + event.data, 0
+                self._want(self._wanted + event.data)
 
         return keys

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from homarus.config.known import Node
     from homarus.config.view import Config
     from homarus.models.access import Models
+    from homarus.sessions.home import SessionHome
 
     Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
     Offers = Iterable[tuple[str, str]]
@@ -45,14 +46,22 @@ def _offering(find: Callable[[App, Config, str], Offers]) -> Completer:
     return complete
 
 
-def _sessions(app: App, config: Config, incomplete: str) -> Offers:
+def _home(app: App, config: Config) -> SessionHome:
     from homarus.core.clock import SystemIds
-    from homarus.core.routes import SessionKind
-    from homarus.sessions.home import SessionHome, short_id
+    from homarus.sessions.home import SessionHome
 
-    home = SessionHome.of(config, clock=app.clock, ids=SystemIds())
+    return SessionHome.of(config, clock=app.clock, ids=SystemIds())
+
+
+def _sessions(app: App, config: Config, incomplete: str) -> Offers:
+    from homarus.core.routes import SessionKind
+    from homarus.sessions.home import short_id
+
+    home = _home(app, config)
     for info in home.list(orphans=True):
         about = info.title or info.name
+        if incomplete and info.title:  # whoever typed nothing yet is offered each session once
+            yield info.title, info.name
         # A colon ends a word in bash: whole keys are offered to those who began one.
         if incomplete.startswith("agent:"):
             yield info.name, about
@@ -61,6 +70,19 @@ def _sessions(app: App, config: Config, incomplete: str) -> Offers:
         else:
             named = info.key.kind in {SessionKind.EXPLICIT, SessionKind.OTHER} and ":" not in info.key.peer
             yield info.key.peer if named else short_id(info.entry.session_id), about
+
+
+def _conversations(app: App, config: Config, incomplete: str) -> Offers:
+    """Offer what can be looked at and gone on with: the sessions, then what was put away."""
+    from homarus.sessions.home import short_id
+
+    yield from _sessions(app, config, incomplete)
+    home = _home(app, config)
+    for place in home.archives():
+        title = home.title(place)
+        if incomplete and title:
+            yield title, "put away"
+        yield short_id(place.session_id), f"{title} (put away)" if title else "put away"
 
 
 def _agents(_app: App, config: Config, _incomplete: str) -> Offers:
@@ -125,5 +147,5 @@ def _below(node: Node | None, value: object, above: list[str], last: str) -> Off
         yield from _below(node.child(names[0]), inner, [*above, names[0]], "") if node.child(names[0]) else ()
 
 
-sessions, agents = _offering(_sessions), _offering(_agents)
+sessions, conversations, agents = _offering(_sessions), _offering(_conversations), _offering(_agents)
 models, keys = _offering(_models), _offering(_keys)

@@ -31,6 +31,9 @@ def command(app: App, shell: str) -> None:
     script = maker.source_template % maker.source_vars()
     if shell == "zsh":
         script = _ZSH_FIRST + script
+    if shell == "bash":
+        # A name may hold blanks; bash takes what it is given as it stands.
+        script = script.replace("COMPREPLY+=($value)", """COMPREPLY+=("$(printf '%q' "$value")")""")
     if shell == "fish":
         # A description may hold commas; only the first one ends the kind.
         script = script.replace('string split ","', 'string split -m 1 ","')

@@ -20,7 +20,7 @@ from homarus.automation.schedule import duration_ms, moment_ms
 from homarus.automation.scheduler import Automation
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import clean
 from homarus.core.clock import SystemIds, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Unknown
@@ -88,7 +88,7 @@ def list_jobs(app: App, everything: bool = False, as_json: bool = False) -> None
     if problem := automation.status()["problem"]:
         app.out.warn(problem)
     if not jobs:
-        app.out.line("No jobs. Make one: homarus cron add --at 20m --system-event 'tea is ready'")
+        app.out.hint("No jobs. Make one: homarus cron add --at 20m --system-event 'tea is ready'")
         return
     rows = [_shown(app, Job(raw)) for raw in jobs]
     app.out.table(rows, ["id", "name", "when", "next", "last", "where"])
@@ -256,7 +256,7 @@ def system() -> None:
 
 
 @system.command("event")
-@click.argument("text")
+@click.argument("text", callback=filled)
 @click.option(
     "--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True, help="When it is heard."
 )

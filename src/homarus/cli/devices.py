@@ -51,7 +51,7 @@ def list_devices(app: App, as_json: bool = False) -> None:
             for wish in book.pending.values()
         ]
         app.out.table(waiting, ["request", "who", "from", "why", "wants"])
-        app.out.line("'homarus devices approve REQUEST' lets one in.")
+        app.out.hint("'homarus devices approve REQUEST' lets one in.")
     if _all(book):
         paired = [
             (

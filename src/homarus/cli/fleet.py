@@ -15,7 +15,7 @@ from homarus.cli.fleet_homes import add, bring_in, invite, opened, quota, remove
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
 from homarus.cli.output import clean
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 
 if TYPE_CHECKING:
     from homarus.fleet.database import Database
@@ -72,7 +72,7 @@ def init(app: App, database: str, objects: str, domain: str, as_json: bool) -> N
     place = Path(ctx.meta.get("fleet.file") or app.env.get(FILE_VARIABLE) or DEFAULT_FILE)
     fresh, written = not os.path.lexists(place), False
     if (database or objects or domain) and not fresh:
-        raise ConfigError(f"{place} is there already", cure="change the file itself, then: homarus fleet init")
+        raise Unknown(f"{place} is there already", cure="change the file itself, then: homarus fleet init")
     if not database and fresh and not app.env.get("HOMARUS_FLEET_DATABASE"):
         raise ConfigError(
             "no database is named", cure="--database postgresql://user@host/name, with :password after the user"
@@ -127,7 +127,7 @@ def _workers(app: App, rows: list[dict[str, Any]]) -> None:
     if shown:
         app.out.table(shown, ["worker", "address", "state", "homes", "silent for"])
     else:
-        app.out.line("No worker has joined yet: homarus fleet worker")
+        app.out.hint("No worker has joined yet: homarus fleet worker")
 
 
 def _state(row: dict[str, Any]) -> str:
@@ -171,7 +171,7 @@ def homes(app: App, begins: str, tenant: str, worker: str, limit: int, as_json: 
     if rows:
         app.out.table(rows, ["home", "tenant", "worker", "epoch", "note"])
     else:
-        app.out.line("No such home: 'homarus fleet import' brings one in, 'homarus fleet add' makes an empty one.")
+        app.out.hint("No such home: 'homarus fleet import' brings one in, 'homarus fleet add' makes an empty one.")
 
 
 @command.command("move")
@@ -219,7 +219,7 @@ def doctor(app: App, deep: bool, sweep: bool, as_json: bool) -> int:
         colours = {"ok": "green", "note": "blue", "warn": "yellow", "bad": "red"}
         for each in found:
             cure = f" ({each.cure})" if each.cure else ""
-            app.out.line(f"{app.out.style(f'{each.state:>4}', colours[each.state])}  {clean(each.what + cure, 1000)}")
+            app.out.hint(f"{app.out.style(f'{each.state:>4}', colours[each.state])}  {clean(each.what + cure, 1000)}")
     return _BAD if any(each.state == "bad" for each in found) else _FINE
 
 
@@ -240,7 +240,7 @@ def worker(app: App, name: str, listen: str, address: str) -> None:
     from homarus.fleet.worker import Worker, serve
 
     if address and not address.startswith(("http://", "https://")):
-        raise ConfigError(f"--address '{clean(address, 80)}' is no address", cure="as http://10.0.0.5:18800")
+        raise Unknown(f"--address '{clean(address, 80)}' is no address", cure="as http://10.0.0.5:18800")
     fleet = settings_of(app, secret=True)
     door = _listening(listen)
     host, port = door.getsockname()[:2]
@@ -305,7 +305,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 def _listening(text: str) -> socket.socket:
     host, _, port = text.rpartition(":")
     if not (port.isdecimal() and int(port) < 1 << 16) or not host:
-        raise ConfigError(f"--listen '{clean(text, 80)}' is no address with a port", cure="as 10.0.0.5:18800")
+        raise Unknown(f"--listen '{clean(text, 80)}' is no address with a port", cure="as 10.0.0.5:18800")
     from homarus.gateway.wire import listening
 
     try:

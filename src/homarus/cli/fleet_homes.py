@@ -16,7 +16,7 @@ import click
 from homarus.cli.app import App
 from homarus.cli.options import with_json
 from homarus.cli.output import Bar, clean
-from homarus.core.errors import ConfigError, installing
+from homarus.core.errors import ConfigError, Unknown, installing
 
 if TYPE_CHECKING:
     from homarus.fleet.database import Database
@@ -82,7 +82,7 @@ def add(app: App, home: str, tenant: str, as_json: bool) -> None:
 
     with opened(app) as (_, database):
         if not asyncio.run(Placement(database, "").add(refuse_name(home), tenant)):
-            raise ConfigError(f"there is a home '{home}' already", cure="choose another name")
+            raise Unknown(f"there is a home '{home}' already", cure="choose another name")
     app.out.answer({"home": home, "tenant": tenant}, f"made {home}", as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def _address_of(home: str, url: str, domain: str) -> str:
     scheme, _, rest = place.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     if scheme not in {"http", "https"} or not rest.partition("/")[0] or set(rest) & set("?#@ "):
-        raise ConfigError(f"--url '{clean(url, 80)}' is no address", cure=f"as https://your.edge/h/{home}")
+        raise Unknown(f"--url '{clean(url, 80)}' is no address", cure=f"as https://your.edge/h/{home}")
     return f"{scheme}://{rest}"
 
 

@@ -167,7 +167,7 @@ def status(app: App, as_json: bool) -> int:
     if as_json:
         app.out.json(facts)
     elif not held:
-        app.out.line("no gateway serves this home; homarus gateway run starts one")
+        app.out.hint("no gateway serves this home; homarus gateway run starts one")
     else:
         app.out.line(f"pid {facts['pid']} serves {app.paths.state_dir} on port {facts['port']} since {facts['since']}")
         app.out.line(

@@ -78,10 +78,10 @@ def status(app: App, as_json: bool) -> None:
         return
     out = app.out
     out.line(f"{out.style('homarus', 'bold')} {found.version}")
-    out.line(f"home     {found.state_dir}{'' if found.exists else '  (not there yet: homarus setup)'}")
+    out.hint(f"home     {found.state_dir}{'' if found.exists else '  (not there yet: homarus setup)'}")
     wrong = f"{found.errors} errors, {found.warnings} warnings: homarus config validate"
     state = out.style(wrong, "red" if found.errors else "yellow") if found.errors or found.warnings else "valid"
-    out.line(f"config   {found.config_path}  ({state})")
+    out.hint(f"config   {found.config_path}  ({state})")
     for row in found.channels:
         words = row.problem or ("on" if row.on else "off")
         shown = out.style(words, "yellow") if row.problem and row.on else words
@@ -131,10 +131,10 @@ def doctor(app: App, fix: bool, as_json: bool) -> int:
                 f"{app.out.style(mark, color)} {app.out.style(finding.check, 'bold')}{where}: {finding.message}"
             )
             if finding.cure and finding.severity is not Severity.OK:
-                app.out.line(f"    {app.out.style(finding.cure, 'dim')}")
+                app.out.hint(f"    {app.out.style(finding.cure, 'dim')}")
         for line in done:
             app.out.line(f"{app.out.style('fixed', 'green')}: {line}")
         left = sum(finding.fix is not None for finding in findings)
         if left and not fix:
-            app.out.line(f"\n'homarus doctor --fix' can mend {left} of these.")
+            app.out.hint(f"\n'homarus doctor --fix' can mend {left} of these.")
     return 1 if any(finding.severity is Severity.ERROR for finding in findings) else 0

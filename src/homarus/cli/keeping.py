@@ -119,11 +119,11 @@ def audit(app: App, fix: bool, as_json: bool) -> int:
         for each in findings:
             name, color = _NAMES[each.severity]
             app.out.line(f"{app.out.style(f'{name:<8}', color)} {app.out.style(each.check, 'bold')} {each.path}")
-            app.out.line(f"         {each.message}{f'; {each.cure}' if each.cure else ''}")
+            app.out.hint(f"         {each.message}{f'; {each.cure}' if each.cure else ''}")
         for line in done:
             app.out.line(f"{app.out.style('fixed', 'green')}: {line}")
         counts = [sum(row["severity"] == name for row in rows) for name in ("critical", "warn", "info")]
         left = sum(each.fix is not None for each in findings)
         more = f"; 'homarus security audit --fix' closes {left}" if left and not fix else ""
-        app.out.line(f"{counts[0]} critical, {counts[1]} warnings, {counts[2]} notes{more}")
+        app.out.hint(f"{counts[0]} critical, {counts[1]} warnings, {counts[2]} notes{more}")
     return 1 if any(row["severity"] == "critical" for row in rows) else 0

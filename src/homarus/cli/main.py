@@ -124,7 +124,12 @@ def _parsed(args: Sequence[str]) -> object:
             return shell_complete(cli, {}, "homarus", COMPLETE, asked)
         # Not `cli.main`: that ends the process by itself when a reader goes away.
         with cli.make_context("homarus", list(args)) as ctx:
-            return cli.invoke(ctx)
+            try:
+                return cli.invoke(ctx)
+            except Exception as problem:
+                if ctx.obj and isinstance(cure := getattr(problem, "cure", None), str):
+                    problem.cure = ctx.obj.out.addressed(cure)  # type: ignore[attr-defined]  # whose it is costs an import
+                raise
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as problem:
@@ -143,7 +148,9 @@ def _usage(problem: click.ClickException) -> int:
         if isinstance(problem, click.UsageError) and problem.ctx
         else ""
     )
-    say(f"{problem.format_message()}{where}")
+    app = problem.ctx.find_object(App) if isinstance(problem, click.UsageError) and problem.ctx else None
+    said = problem.format_message()
+    say(f"{app.out.addressed(said) if app else said}{where}")
     return problem.exit_code
 
 

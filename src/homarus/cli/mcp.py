@@ -8,7 +8,7 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import filled, json_option, pass_app
 
 if TYPE_CHECKING:
     from homarus.plugins.mcp.catalog import Listing
@@ -36,7 +36,7 @@ def list_servers(app: App, as_json: bool) -> None:
         app.out.json({"servers": rows})
         return
     if not rows:
-        app.out.line("no servers; add one: homarus mcp add time -- uvx mcp-server-time")
+        app.out.hint("no servers; add one: homarus mcp add time -- uvx mcp-server-time")
         return
     shown = [
         (row["name"], row["state"], row["kind"], "" if row["tools"] is None else len(row["tools"]), row["target"])
@@ -66,7 +66,7 @@ def show(app: App, name: str, as_json: bool) -> None:
         if names:
             app.out.line(f"{word:>8}  {', '.join(names)}")
     if found is None:
-        app.out.line(f"it was never asked what it offers; homarus mcp probe {name}")
+        app.out.hint(f"it was never asked what it offers; homarus mcp probe {name}")
     for offer in found.offers if found else ():
         app.out.line(
             f"    tool  {tool_name(name, offer.name)} ({offer.risk.value}): {offer.description.splitlines()[0] if offer.description else ''}"
@@ -74,7 +74,7 @@ def show(app: App, name: str, as_json: bool) -> None:
 
 
 @command.command("add")
-@click.argument("name")
+@click.argument("name", callback=filled)
 @click.argument("program", nargs=-1)
 @click.option("--url", default="", help="address of a server, instead of a program")
 @click.option("--transport", type=click.Choice(["streamable-http", "sse"]), help="how an address is spoken to")
@@ -103,7 +103,7 @@ def add(app: App, /, name: str, program: tuple[str, ...], as_json: bool, **given
     if as_json:
         app.out.json({"name": name, "changed": bool(changed), "server": entry})
         return
-    app.out.line(f"{name} is in {app.paths.config_path} (mcp.servers.{name}); try it: homarus mcp probe {name}")
+    app.out.hint(f"{name} is in {app.paths.config_path} (mcp.servers.{name}); try it: homarus mcp probe {name}")
 
 
 @command.command("remove")
@@ -161,7 +161,7 @@ def probe(app: App, names: tuple[str, ...], as_json: bool) -> int:
         )
     else:
         if not rows:
-            app.out.line("no server is configured; 'homarus mcp add' names one")
+            app.out.hint("no server is configured; 'homarus mcp add' names one")
         for name, listing, why in rows:
             mark = app.out.style("fails", "red") if why else app.out.style("works", "green")
             app.out.line(f"{mark}  {name}  {why or f'{len(listing.offers) if listing else 0} tools'}")

@@ -12,9 +12,9 @@ import msgspec
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.memory_bank import COMMANDS, opened, place_options
-from homarus.cli.options import with_json
-from homarus.cli.output import Bar, Output
-from homarus.core.errors import ToolError
+from homarus.cli.options import filled, with_json
+from homarus.cli.output import Bar, Output, clean
+from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import human_bytes, printable
 from homarus.memory.memory import Memory, NoDay
 from homarus.memory.results import Answer, as_json, parse_citation
@@ -35,11 +35,11 @@ for made in COMMANDS:
 
 
 @command.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1, required=True, callback=filled)
 @click.option(
     "-n", "--max-results", type=click.IntRange(1), default=None, help="At most this many passages (default 6)."
 )
-@click.option("--min-score", type=float, default=None, help="Leave out weaker matches (0 to 1).")
+@click.option("--min-score", type=click.FloatRange(0, 1), default=None, help="Leave out weaker matches (0 to 1).")
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
 @with_json
@@ -66,7 +66,7 @@ def search(
 
 
 @command.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1, required=True, callback=filled)
 @click.option("-k", "--k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
 @click.option("--budget", type=click.IntRange(1), default=1000, show_default=True, help="Tokens to fill.")
 @click.option("--since", metavar="DAY", help="Earliest day: YYYY-MM-DD, or back from today such as 30d.")
@@ -133,7 +133,7 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
 
 
 @command.command()
-@click.argument("query")
+@click.argument("query", callback=filled)
 @click.argument("citation")
 @place_options
 @with_json
@@ -145,7 +145,10 @@ def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any)
             f"'{citation}' is no place such as memory/2026-01-31.md#L12: the query comes first, then the place{hint}"
         )
     with opened(app, **place) as memory:
+        there = memory.get(citation, None, None)
         found = memory.explain(query, citation)
+    if there.status != "ok":
+        raise Unknown(f"{clean(citation)}: {there.error}", cure="'homarus memory search' says where passages stand")
     if as_json:
         app.out.json(msgspec.to_builtins(found))
         return
@@ -243,7 +246,7 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
         for check in checks:
             word, color = marks[check.level]
             cure = f" ({check.cure})" if check.cure else ""
-            app.out.line(f"{app.out.style(word.ljust(4), color)}  {check.name}: {check.message}{cure}")
+            app.out.hint(f"{app.out.style(word.ljust(4), color)}  {check.name}: {check.message}{cure}")
     if any(check.level == "error" for check in checks):
         raise click.exceptions.Exit(1)
 

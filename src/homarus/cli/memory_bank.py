@@ -10,7 +10,7 @@ import click
 
 from homarus.agent.memories import open_memory
 from homarus.cli.app import App
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import single_line, slug
 from homarus.memory.memory import Memory
@@ -59,7 +59,7 @@ def opened(
 
 
 @click.command()
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", nargs=-1, required=True, callback=filled)
 @click.option(
     "--kind",
     type=click.Choice(["world", "experience", "opinion", "observation"]),
@@ -296,7 +296,7 @@ def promote(app: App, /, fact: str | None, reject: bool, as_json: bool, **place:
     for row in found:
         app.out.line(row)
     if not found:
-        app.out.line("nothing to propose; 'homarus memory reflect' looks again")
+        app.out.hint("nothing to propose; 'homarus memory reflect' looks again")
 
 
 @click.command()

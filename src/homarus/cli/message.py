@@ -168,6 +168,6 @@ def directory(app: App, channel: str, query: str, account: str, limit: int, as_j
         for row in found["entries"]
     ]
     if not rows:
-        app.out.line("The platform names nobody. Ids stand in the chat itself, or in 'homarus pairing list'.")
+        app.out.hint("The platform names nobody. Ids stand in the chat itself, or in 'homarus pairing list'.")
         return
     app.out.table(rows, ("id", "name", "handle"))

@@ -187,7 +187,7 @@ def list_aliases(app: App, as_json: bool) -> None:
     elif found:
         app.out.table(found.items(), ["ALIAS", "MODEL"])
     else:
-        app.out.line("No aliases yet. Make one: homarus models aliases add fast openai/gpt-6.1-terra")
+        app.out.hint("No aliases yet. Make one: homarus models aliases add fast openai/gpt-6.1-terra")
 
 
 @aliases.command(name="add")
@@ -233,7 +233,14 @@ def _holders(app: App, alias: str) -> list[str]:
 
 @command.command()
 @click.argument("model", required=False, shell_complete=complete.models)
-@click.option("--timeout", "seconds", type=float, default=60.0, show_default=True, help="Give up after this long.")
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Give up after this long.",
+)
 @agent_option
 @with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
@@ -401,7 +408,7 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
     if report["model"] == "builtin/notebook":
         out.line()
         out.line("This is the built-in notebook. For a real model: put a key into the environment (ANTHROPIC_API_KEY,")
-        out.line("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
+        out.hint("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
 
 
 async def try_model(

@@ -43,7 +43,7 @@ def list_nodes(app: App, as_json: bool = False) -> None:
             f"{wish['requestId'][:8]}  {_name(wish)} wants to offer: {clean(', '.join(wish['commands']), 500)}"
         )
     if found["pending"]:
-        app.out.line("'homarus nodes approve REQUEST' lets it.")
+        app.out.hint("'homarus nodes approve REQUEST' lets it.")
     rows = [
         (
             row["nodeId"][:12],

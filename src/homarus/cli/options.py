@@ -33,6 +33,13 @@ def pass_app(function: F) -> F:
     return cast("F", click.pass_context(called))
 
 
+def filled(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    """Refuse words that say nothing, as the callback of an argument."""
+    if value is not None and not "".join(value).strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
 def json_option(function: F) -> F:
     """Give a command `--json`, passed on as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)

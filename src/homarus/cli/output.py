@@ -34,12 +34,22 @@ _CODES = {
 _OURS = late(rf"(\x1b\[(?:0|(?:{'|'.join(_CODES.values())})(?:;(?:{'|'.join(_CODES.values())}))*)m)")
 
 
+_FLAT = str.maketrans("\n\t", "  ")
+
+
 class Output:
     """Standard output and standard error of one command."""
 
     def __init__(
-        self, *, color: bool, env: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
+        self,
+        *,
+        color: bool,
+        env: Mapping[str, str],
+        options: str = "",
+        out: TextIO | None = None,
+        err: TextIO | None = None,
     ) -> None:
+        self._options = options
         self._out = out
         self._err = err
         self._allowed = color and "NO_COLOR" not in env and env.get("TERM") != "dumb"
@@ -95,6 +105,24 @@ class Output:
         """Print one line. Control characters of whoever wrote it are left out."""
         self._put(self._harmless(text))
 
+    def hint(self, text: str) -> None:
+        """Print one line of our own that tells people what to type."""
+        self.line(self.addressed(text))
+
+    def addressed(self, text: str) -> str:
+        """Return words of ours with every command line in them leading to the home that this one means.
+
+        Whoever raises an error or finds a fault knows nothing of `--profile` and `--config`, so they are put in here.
+        """
+        if not self._options or "homarus " not in text:
+            return text
+        import re
+
+        from homarus.cli.table import COMMANDS
+
+        told = rf"(?<![\w/.-])homarus (?=(?:{'|'.join(COMMANDS)})\b)"
+        return re.sub(told, lambda _found: f"homarus{self._options} ", text)
+
     def pieces(self, parts: Iterable[str], *, as_json: bool = False) -> None:
         """Print a long text as its pieces come."""
         for part in parts:
@@ -108,7 +136,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
         speak()
-        print(f"warning: {printable(text)}", file=self.err)
+        print(f"warning: {printable(self.addressed(text))}", file=self.err)
 
     def waiting(self, what: str) -> Waiting:
         """Return a context in which a person is not left without a word, and in which the word is this one."""
@@ -117,7 +145,7 @@ class Output:
     def problem(self, text: str) -> None:
         """Say on standard error what went wrong."""
         speak()
-        print(problem_line(text), file=self.err)
+        print(problem_line(self.addressed(text)), file=self.err)
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
@@ -128,7 +156,7 @@ class Output:
         if as_json:
             self.json(data)
         else:
-            self.line(text)
+            self.hint(text)
 
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
@@ -150,7 +178,8 @@ class Output:
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left. On a terminal the widest cells are wrapped to fit."""
-        cells = [[_cell(value) for value in row] for row in rows]
+        # A cell is measured as it is shown, and stays on its line.
+        cells = [[self._harmless(_cell(value)).translate(_FLAT) for value in row] for row in rows]
         numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
         widths = [max([width(head), *(width(row[i]) for row in cells)]) for i, head in enumerate(headers)]
         if self.out.isatty():

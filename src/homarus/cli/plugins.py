@@ -33,7 +33,7 @@ def list_plugins(app: App, as_json: bool) -> None:
         app.out.json({"plugins": rows, "ofOpenClaw": others})
         return
     if not rows and not others:
-        app.out.line("no plugins; write one: homarus plugins new dice")
+        app.out.hint("no plugins; write one: homarus plugins new dice")
         return
     app.out.table(
         [
@@ -91,7 +91,7 @@ def install(app: App, folder: Path, as_json: bool) -> None:
         app.out.json(row)
         return
     app.out.line(f"{plugin.id} lies in {target} and is off; it adds: {_adds(row)}; it wishes: {_wishes(row)}")
-    app.out.line(f"look at it, then: homarus plugins enable {plugin.id}")
+    app.out.hint(f"look at it, then: homarus plugins enable {plugin.id}")
 
 
 @command.command("enable")
@@ -177,7 +177,7 @@ def doctor(app: App, as_json: bool) -> int:
     elif not found:
         app.out.line("nothing is wrong with the plugins")
     for finding in () if as_json else found:
-        app.out.line(f"{finding.severity.value:<8} {finding.message}" + (f" ({finding.cure})" if finding.cure else ""))
+        app.out.hint(f"{finding.severity.value:<8} {finding.message}" + (f" ({finding.cure})" if finding.cure else ""))
     return int(any(finding.severity in {Severity.WARNING, Severity.ERROR} for finding in found))
 
 
@@ -206,7 +206,7 @@ def new(app: App, plugin_id: str, target: Path | None, as_json: bool) -> None:
         (folder / "plugin.py").unlink()
         raise HomarusError(problem)
     words = f"wrote {folder}; then: homarus plugins install {folder} and homarus plugins enable {plugin_id}"
-    app.out.json({"id": plugin_id, "folder": str(folder)}) if as_json else app.out.line(words)
+    app.out.json({"id": plugin_id, "folder": str(folder)}) if as_json else app.out.hint(words)
 
 
 _MANIFEST: dict[str, Any] = {

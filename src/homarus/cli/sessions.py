@@ -11,7 +11,7 @@ import msgspec
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import age
 from homarus.cli.sessions_keep import delete, rename, resume
 from homarus.cli.sessions_show import export, home_of, show, tail
@@ -24,7 +24,7 @@ from homarus.sessions.export import moment
 from homarus.sessions.home import Candidate, bring_in, candidates, short_id
 from homarus.sessions.log import read_entries
 from homarus.sessions.maintenance import tidy
-from homarus.sessions.places import Kind, Place, Visits, archived_label
+from homarus.sessions.places import Kind, Place, Visits, archived_as
 from homarus.sessions.search import SessionSearch
 from homarus.sessions.usage import Ledger, Total, bars
 
@@ -61,8 +61,8 @@ _agent = click.option(
 @command.command("list")
 @_agent
 @click.option("--all", "everything", is_flag=True, help="Also the archives that resets and deletions left.")
-@click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
-@click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
+@click.option("--active", type=click.IntRange(1), metavar="MINUTES", help="Only those used in the last MINUTES.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most this many.")
 @with_json
 def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
     """List the sessions, the newest first."""
@@ -74,9 +74,7 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         infos = [info for info in infos if info.entry.updated_at >= oldest]
     for problem in home.problems:
         app.out.warn(problem)
-    archives = (
-        [p for a in ([agent] if agent else home.agents()) for p in home.store(a).archives()] if everything else []
-    )
+    archives = home.archives([agent] if agent else ()) if everything else []
     if as_json:
         found: dict[str, Any] = {"count": len(infos), "sessions": [_facts(info) for info in infos[:limit]]}
         if everything:
@@ -85,15 +83,17 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
                     "agentId": p.agent_id,
                     "sessionId": p.session_id,
                     "shortId": short_id(p.session_id),
-                    "label": archived_label(p) or None,
+                    "key": called.key or None,
+                    "label": called.label or None,
                     "path": str(p.path),
                 }
                 for p in archives
+                for called in (archived_as(p),)
             ]
         app.out.json(found)
         return
     if not infos and not archives:
-        app.out.line("No sessions yet. 'homarus agent -m hello' starts one.")
+        app.out.hint("No sessions yet. 'homarus agent -m hello' starts one.")
         return
     rows = [
         (
@@ -107,14 +107,14 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         )
         for info in infos[:limit]
     ]
-    rows += [
-        (place.agent_id, short_id(place.session_id), archived_label(place), *_put_away(place)) for place in archives
-    ]
+    for place in archives:
+        called = archived_as(place)
+        rows.append((called.key or place.agent_id, short_id(place.session_id), called.label, *_put_away(place)))
     app.out.table(rows, ("session", "id", "label", "model", "tokens", "used", "kept in"))
     if len(infos) > limit:
         app.out.line(app.out.style(f"and {len(infos) - limit} more: --limit {len(infos)} shows all", "dim"))
     if archives:
-        app.out.line(app.out.style("'homarus sessions resume ID' continues what was put away", "dim"))
+        app.out.hint(app.out.style("'homarus sessions resume ID' continues what was put away", "dim"))
 
 
 def _facts(info: SessionInfo) -> dict[str, Any]:
@@ -170,18 +170,19 @@ def _age(app: App, info: SessionInfo) -> str | None:
 
 
 @command.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1, required=True, callback=filled)
 @_agent
 @click.option("--tools", is_flag=True, help="Look into tool results and notes as well.")
-@click.option("--limit", type=int, default=20, show_default=True, help="At most this many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="At most this many.")
 @with_json
 def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int, as_json: bool) -> None:
     """Find messages in all transcripts, archives included."""
     home = home_of(app)
     infos = [info for each in home.agents() for info in home.store(each).list(orphans=True)]
     # The index is of all sessions, whatever is asked: one that left some out would forget them.
-    places = [info.place for info in infos] + [each for name in home.agents() for each in home.store(name).archives()]
-    wanted = frozenset(place.session_id for place in places if place.agent_id == agent) if agent else None
+    places = [*(info.place for info in infos), *home.archives()]
+    asked = home.agents(agent)
+    wanted = frozenset(place.session_id for place in places if place.agent_id in asked) if agent else None
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
     with SessionSearch.of_home(app.paths.own_dir) as index:
@@ -204,7 +205,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 
 
 @command.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.conversations)
 @click.argument("name", required=False, default="")
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
@@ -265,7 +266,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
     home = home_of(app)
     # What a gateway has open is the gateway's to put away.
     done = app.ask_gateway("sessions.cleanup", agent=agent, allAgents=not agent, enforce=True) if enforce else None
-    agents = [agent] if agent else home.agents()
+    agents = home.agents(agent)
     report = done["agents"] if done else [tidy(app.config, home.store(each), enforce=enforce) for each in agents]
     for row in () if as_json else report:
         for removal in row["removals"]:
@@ -282,7 +283,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
 @with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
@@ -291,14 +292,14 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
     if session:
         found = list(check_place(home.place(session, agent)))
     else:
-        found = [finding for each in ([agent] if agent else home.agents()) for finding in check_store(home.store(each))]
+        found = [finding for each in home.agents(agent) for finding in check_store(home.store(each))]
     if as_json:
         app.out.json(msgspec.to_builtins(found))
     else:
         colors = {"error": "red", "warning": "yellow", "info": "dim"}
         for one in found:
             mark = app.out.style(one.severity, colors[one.severity])
-            app.out.line(f"{mark}  {one.check}  {one.path}: {one.message}" + (f" ({one.cure})" if one.cure else ""))
+            app.out.hint(f"{mark}  {one.check}  {one.path}: {one.message}" + (f" ({one.cure})" if one.cure else ""))
         if not found:
             app.out.line("All sessions are in order.")
     if any(one.severity == "error" for one in found):
@@ -334,9 +335,9 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
-@click.option("--days", type=int, metavar="N", help="Only the last N days.")
+@click.option("--days", type=click.IntRange(0), metavar="N", help="Only the last N days.")
 @click.option(
     "--by",
     type=click.Choice(["day", "model", "session", "agent", "purpose"]),
@@ -374,7 +375,7 @@ def _fill(app: App, ledger: Ledger, session: str, agent: str) -> None:
     if session:
         found = [(session, home.place(session, agent))]
     else:
-        agents = [agent] if agent else home.agents()
+        agents = home.agents(agent)
         found = [(info.name, info.place) for each in agents for info in home.store(each).list(orphans=True)]
         found += [(place.label, place) for each in agents for place in home.store(each).archives()]
     with Visits() as visits:

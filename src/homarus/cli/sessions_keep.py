@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,11 +18,10 @@ from homarus.core.errors import Locked, Unknown
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.home import SessionHome, short_id
 from homarus.sessions.log import load_tail
-from homarus.sessions.places import Kind, Place, archived_label, owner_of, visit
+from homarus.sessions.places import Kind, Place, owner_of, visit
 
 if TYPE_CHECKING:
     from homarus.cli.chat_picker import Choice
-    from homarus.sessions.store import SessionInfo
 
 OFFERED = 15  # conversations to choose from
 
@@ -44,7 +44,7 @@ def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: b
 
 
 @click.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.conversations)
 @click.option("--yes", is_flag=True, help="Do not ask before an archive is deleted for good.")
 @_agent
 @with_json
@@ -79,7 +79,7 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
 
 
 @click.command()
-@click.argument("session", required=False, default="", shell_complete=complete.sessions)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations)
 @_agent
 @with_json
 def resume(app: App, session: str, agent: str, as_json: bool) -> int:
@@ -93,73 +93,83 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
     if not session and (as_json or not person):
         raise click.UsageError("say which session; 'homarus sessions list --all' shows them")
     place = home.place(session, agent) if session else _picked(app, home, agent)
-    info = _living(home, place)
+    info = home.revive(place)
     if as_json:
         app.out.json({"key": info.name, "sessionId": info.entry.session_id})
         return 0
     if not person:  # a chat shows them itself
         last_words(app, info.place)
-        app.out.line(f"homarus chat --session {info.name}")
+        app.out.hint(f"homarus chat --session {info.name}")
         return 0
     from homarus.cli.chat import talk_with
 
     return asyncio.run(talk_with(app, "", info.name))
 
 
-def _living(home: SessionHome, place: Place) -> SessionInfo:
-    """Return the session of a place; what was put away becomes one."""
-    agent = place.agent_id or home.default_agent
-    store = home.store(agent)
-    for info in store.list(orphans=True):
-        if info.place == place:
-            return info
-    label = archived_label(place)
-    if label and any((info.entry.label or "").lower() == label.lower() for info in store.list()):
-        label = f"{label} ({short_id(place.session_id)})"
-    name = f"{short_id(place.session_id)}-again"
-    there = [info for info in store.list() if (info.row.get("forkedFrom") or {}).get("sessionId") == place.session_id]
-    return there[0] if there and there[0].name.endswith(name) else store.fork(place, name, label=label)
-
-
 class Archives:
-    """What was put away in this home, as the list of a chat offers it."""
+    """What was put away in this home, as the list of a chat offers it, and what was said in all its conversations."""
 
     def __init__(self, app: App) -> None:
         self._home = home_of(app)
+        self._own_dir = app.paths.own_dir
         self.places: dict[str, Place] = {}
 
     def choices(self, agent: str, now: float) -> list[Choice]:
         """Return an agent's conversations that were ended, the newest first."""
-        revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.store(agent).list()}
-        away = [place for place in self._home.store(agent).archives() if place.session_id not in revived]
+        away = self._ended([agent])
         away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
-        self.places = {str(place.path): place for place in away[:OFFERED]}
-        named = [
-            (key, place, archived_label(place) or short_id(place.session_id)) for key, place in self.places.items()
-        ]
-        return [_choice(key, place, f"{name} (put away)", now, is_away=True) for key, place, name in named]
+        self.places |= {str(place.path): place for place in away[:OFFERED]}
+        return [_choice(str(place.path), place, self._name(place), now, is_away=True) for place in away[:OFFERED]]
+
+    def _ended(self, agents: Sequence[str]) -> list[Place]:
+        """Return what was put away and did not go on since."""
+        revived = {(info.row.get("forkedFrom") or {}).get("sessionId") for info in self._home.list(agents)}
+        return [place for place in self._home.archives(agents) if place.session_id not in revived]
+
+    def _name(self, place: Place) -> str:
+        return f"{self._home.title(place) or short_id(place.session_id)} (put away)"
+
+    def holding(self, words: str, agents: Sequence[str], now: float) -> list[Choice]:
+        from homarus.cli.chat_picker import Choice
+        from homarus.sessions.search import SessionSearch, name_of
+
+        every = self._home.list(orphans=True)
+        with SessionSearch.of_home(self._own_dir) as index:
+            index.refresh([*(info.place for info in every), *self._home.archives()])
+            hits = index.conversations(words, agents=agents)
+        living = {name_of(info.place): info for info in every}
+        ended = {name_of(place): place for place in self._ended(agents)}
+        found = []
+        for hit in hits:
+            when = age(now - hit.time / 1000) if hit.time else ""
+            if info := living.get(hit.place):
+                name = info.title or info.name.removeprefix(f"agent:{info.agent_id}:")
+                found.append(Choice(info.name, name, when, hit.snippet))
+            elif place := ended.get(hit.place):
+                self.places[str(place.path)] = place
+                found.append(Choice(str(place.path), self._name(place), when, hit.snippet, is_away=True))
+        return found
 
     def revive(self, choice: Choice) -> str:
-        return _living(self._home, self.places[choice.key]).name
+        return self._home.revive(self.places[choice.key]).name
 
 
 def _picked(app: App, home: SessionHome, agent: str) -> Place:
     """Let the person choose from the list that the chat shows, with what was put away below what lives."""
     from homarus.cli.chat_picker import Picker
 
-    agents, now, archives = [agent] if agent else home.agents(), app.clock.now().timestamp(), Archives(app)
-    living = {info.name: info for info in home.list(agents, orphans=True)[:OFFERED]}
-    choices = [_choice(name, info.place, info.title or name, now) for name, info in living.items()]
-    offered = {name: info.place for name, info in living.items()}
+    agents, now, archives = home.agents(agent), app.clock.now().timestamp(), Archives(app)
+    living = {info.name: info for info in home.list(agents, orphans=True)}
+    choices = [_choice(name, info.place, info.title or name, now) for name, info in [*living.items()][:OFFERED]]
     for each in agents:
         choices += archives.choices(each, now)
-        offered |= archives.places
     if not choices:
         raise Unknown("there is no conversation yet", cure="'homarus chat' begins one")
-    chosen = asyncio.run(Picker(choices, color=app.out.color).run())
+    picker = Picker(choices, color=app.out.color, look=lambda words: archives.holding(words, agents, now))
+    chosen = asyncio.run(picker.run())
     if chosen is None:
         raise click.Abort
-    return offered[chosen.key]
+    return archives.places[chosen.key] if chosen.is_away else living[chosen.key].place
 
 
 def _choice(key: str, place: Place, name: str, now: float, *, is_away: bool = False) -> Choice:

@@ -50,12 +50,12 @@ def _place(app: App, session: str, agent: str) -> Place:
 
 def _session(function: F) -> F:
     whose = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
-    return click.argument("session", default="main", shell_complete=complete.sessions)(whose(function))
+    return click.argument("session", default="main", shell_complete=complete.conversations)(whose(function))
 
 
 @click.command()
 @_session
-@click.option("--last", type=int, metavar="N", help="Only the last N messages.")
+@click.option("--last", type=click.IntRange(0), metavar="N", help="Only the last N messages.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--branches", is_flag=True, help="Every entry of the file, also those off the active branch.")
 @click.option("--ids", is_flag=True, help="Show the id of each entry.")
@@ -70,7 +70,7 @@ def show(
             # The end of a long transcript is read from its end; only if that is too little, from its beginning.
             near = [e for e in load_tail(source).entries if as_json or _is_shown(e)] if not branches else []
             shown = near if len(near) >= last else (e for e in found if as_json or _is_shown(e))
-            found = deque(shown, maxlen=max(0, last))
+            found = deque(shown, maxlen=last)
         if as_json:
             app.out.json({"session": source.header.data, "entries": [entry.data for entry in found]})
             return
@@ -122,7 +122,9 @@ def last_words(app: App, place: Place) -> None:
 
 @click.command()
 @_session
-@click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
+@click.option(
+    "-n", "count", type=click.IntRange(0), default=10, show_default=True, help="How many messages to begin with."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: the entries as they are stored.")
@@ -183,8 +185,11 @@ def export(app: App, session: str, agent: str, form: str | None, target: Path | 
         chosen = "md"
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
-    with visit(_place(app, session, agent)) as source:
-        pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
+    home = home_of(app)
+    place = home.place(session, agent)
+    title = printable(home.title(place)) or session
+    with visit(place) as source:
+        pieces = render(source.header, load_branch(source), chosen, title=title, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
         content = (piece.encode("utf-8", "replace") for piece in pieces)
         if target is None:
             app.out.pieces(pieces, as_json=chosen == "json")

@@ -56,7 +56,7 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
     usable = sum(verdict.eligible for verdict in verdicts)
     app.out.line(f"{usable} of {len(verdicts)} skills can be used")
     if skills.problems:
-        app.out.line("something needs a look: homarus skills check")
+        app.out.hint("something needs a look: homarus skills check")
 
 
 @command.command("info")
@@ -230,7 +230,7 @@ def _tell_offers(app: App, rows: list[dict[str, Any]], *, as_json: bool) -> None
         elif row.get("approved"):
             out.line("approved")
         elif "installed" in row or "approved" in row:
-            out.line(f"in quarantine: no commands, no network; read it, then: homarus skills approve {row['name']}")
+            out.hint(f"in quarantine: no commands, no network; read it, then: homarus skills approve {row['name']}")
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:

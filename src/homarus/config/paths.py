@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.core.patterns import late
 
 CONFIG_NAME = "openclaw.json"
@@ -127,7 +127,7 @@ def _profile(text: str) -> str | None:
     if not name or name.lower() == "default":
         return None
     if not _PROFILE.fullmatch(name):
-        raise ConfigError(
+        raise Unknown(
             f"profile '{name}' is no usable name",
             cure="use letters, digits, '-' and '_', at most 64, in --profile or OPENCLAW_PROFILE",
         )

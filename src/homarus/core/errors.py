@@ -37,7 +37,7 @@ class ConfigError(HomarusError):
 
 
 class Unknown(ConfigError):
-    """The caller acts: what was named is not there. The files are right, so to a script this is a plain failure."""
+    """The caller acts: what was named is not there, is taken, or cannot be. The files are right, so to a script this is a plain failure."""
 
 
 class StorageError(HomarusError):

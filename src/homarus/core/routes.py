@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.errors import ConfigError
+from homarus.core.errors import Unknown
 from homarus.core.patterns import late
 from homarus.core.text import printable
 
@@ -84,7 +84,7 @@ class SessionKey(Struct, frozen=True):
         """Read a key in any known spelling. A bad `agent:` key is an error, never silently the default agent."""
         text = text.strip()
         if printable(text) != text or "\n" in text:
-            raise ConfigError(f"session key {text!r} holds control characters", cure="give a key on one line")
+            raise Unknown(f"session key {text!r} holds control characters", cure="give a key on one line")
         if text.lower() in {"", MAIN, main_key.lower()}:
             return main_session(default_agent, main_key)
         if text.lower() == "global":
@@ -96,7 +96,7 @@ class SessionKey(Struct, frozen=True):
         agent = agent.lower()
         if not _AGENT_ID.fullmatch(agent) or not rest or rest != rest.strip(": "):
             cure = "write agent:<agentId>:<rest>, for example agent:main:main"
-            raise ConfigError(f"'{text}' is not a session key", cure=cure)
+            raise Unknown(f"'{text}' is not a session key", cure=cure)
         return _parse_rest(agent, rest, main_key)
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
-from homarus.core.errors import ConfigError, HomarusError, StorageError
+from homarus.core.errors import HomarusError, StorageError, Unknown
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.net.client import HttpClient, Response
@@ -51,7 +51,7 @@ def find_source(text: str, sha256: str = "") -> Source:
     """Return what a name, a web address or `hf:owner/repo/file.gguf` means."""
     digest = sha256.strip().lower().removeprefix("sha256:")
     if digest and not _DIGEST.fullmatch(digest):
-        raise ConfigError("a SHA-256 has 64 hexadecimal digits", cure="copy it from the page of the file")
+        raise Unknown("a SHA-256 has 64 hexadecimal digits", cure="copy it from the page of the file")
     named = known().get(text.strip().lower())
     if named is not None:
         return Source(named.url, digest or named.sha256, named.name, named.about)
@@ -64,7 +64,7 @@ def find_source(text: str, sha256: str = "") -> Source:
     name = unquote(parts.path.rpartition("/")[2])
     if parts.scheme not in {"http", "https"} or not parts.hostname or not name.lower().endswith(".gguf"):
         near = ", ".join(list(known())[:6])
-        raise ConfigError(
+        raise Unknown(
             f"'{text}' is no model to fetch",
             cure=f"use a name ({near} …), an address that ends in .gguf, or hf:owner/repo/file.gguf",
         )
@@ -107,7 +107,7 @@ class Puller:
         try:
             wanted = source.sha256 or announced
             if not wanted and not unverified:
-                raise ConfigError(
+                raise Unknown(
                     "nobody says what this file must be",
                     cure="give its --sha256, or --unverified to take it as it comes",
                 )

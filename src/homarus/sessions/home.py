@@ -19,7 +19,7 @@ from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, na
 from homarus.sessions.codec import Json
 from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
-from homarus.sessions.places import Kind, Place, archived_label, files_in, visit
+from homarus.sessions.places import Kind, Place, archived_as, files_in, visit
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionInfo, SessionStore
 
@@ -52,7 +52,8 @@ class SessionHome:
     def default_agent(self) -> str:
         return self.roster[0]
 
-    def agents(self) -> list[str]:
+    def agents(self, only: str = "") -> list[str]:
+        """Return all agents, or the one that a person named. Raises Unknown for one that is not among them."""
         try:
             found = sorted(
                 entry.name
@@ -61,7 +62,10 @@ class SessionHome:
             )
         except OSError:
             found = []
-        return list(dict.fromkeys([*self.roster, *found]))
+        known = list(dict.fromkeys([*self.roster, *found]))
+        if only and only not in known:
+            raise Unknown(f"there is no agent '{only}'", cure=f"agents are: {', '.join(known)}")
+        return [only] if only else known
 
     def store(self, agent_id: str) -> SessionStore:
         if agent_id not in self._stores:
@@ -72,8 +76,9 @@ class SessionHome:
         return self._stores[agent_id]
 
     def list(self, agents: Sequence[str] = (), *, orphans: bool = False) -> Sequence[SessionInfo]:
-        """Return the sessions of these agents, or of all, the newest first."""
-        found = [info for agent in agents or self.agents() for info in self.store(agent).list(orphans=orphans)]
+        """Return the sessions of these agents, or of all, the newest first. Raises Unknown as `agents` does."""
+        named = [each for agent in agents or [""] for each in self.agents(agent)]
+        found = [info for agent in named for info in self.store(agent).list(orphans=orphans)]
         return sorted(found, key=lambda info: info.entry.updated_at, reverse=True)
 
     @property
@@ -89,18 +94,74 @@ class SessionHome:
 
         What speaks into a session is stricter than what looks at one: a program's `user-1` must never be somebody else's.
         So a whole key is taken as it stands, an id needs its first eight characters, and a sub-agent's name does not count.
+        The id of a conversation that was put away is never the name of a new session: it is the one that goes on with it,
+        or refused where there is none yet.
         """
         key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
         if key.kind in {SessionKind.MAIN, SessionKind.GLOBAL} or text.strip().lower().startswith("agent:"):
             return key
-        found = self._meant(text, agent, SHORT_ID, talking=True)
-        return found.key if found else key
+        if found := self._meant(text, agent, SHORT_ID, talking=True):
+            return found.key
+        wanted = text.strip().lower()
+        if away := next((place for place in self.archives() if _begins(place.session_id, wanted, SHORT_ID)), None):
+            if again := self._revived(away):
+                return again.key
+            cure = f"'homarus sessions resume {short_id(away.session_id)}' goes on with it"
+            raise Unknown(f"the conversation {text.strip()} was put away", cure=cure)
+        return key
 
     def place(self, text: str, agent: str = "") -> Place:
         """Return where the conversation that a person means lies: a session, an archive, or a transcript file anywhere."""
         if found := self.archive(text, exact=True) or self._meant(text, agent, _SHORTEST):
             return found.place if isinstance(found, SessionInfo) else found
         return self.archive(text) or self._missing(text, agent).place
+
+    def title(self, place: Place) -> str:
+        """Return what the conversation at a place is called, or was when it was put away; nothing where nobody named it."""
+        if place.kind is Kind.ARCHIVE:
+            key = self._chosen_key(place)
+            return archived_as(place).label or (key.peer if key and key.peer != place.session_id else "")
+        return next((info.title for info in self.list(orphans=True) if info.place == place), "")
+
+    def revive(self, place: Place) -> SessionInfo:
+        """Return the session of a place. What was put away becomes one, and gets its key and its label back where they are free."""
+        store = self.store(place.agent_id or self.default_agent)
+        infos = store.list(orphans=True)
+        if there := next((info for info in infos if info.place == place), None) or self._revived(place):
+            return there
+        key, label = self._chosen_key(place), archived_as(place).label
+        if key and store.find(key):
+            key = None
+        if label and any((info.entry.label or "").lower() == label.lower() for info in infos):
+            label = f"{label} ({short_id(place.session_id)})"
+        return store.fork(place, _again(place), label=label, key=key)
+
+    def _revived(self, place: Place) -> SessionInfo | None:
+        """Return the session that goes on with what was put away, if there is one."""
+        key = self._chosen_key(place)
+        return next(
+            (
+                info
+                for info in self.store(place.agent_id or self.default_agent).list()
+                if (info.row.get("forkedFrom") or {}).get("sessionId") == place.session_id
+                and (info.name.endswith(_again(place)) or info.key == key)
+            ),
+            None,
+        )
+
+    def _chosen_key(self, place: Place) -> SessionKey | None:
+        """Return the key of what was put away, if a person chose it: the key of a chat or of a job stays theirs."""
+        try:
+            key = SessionKey.parse(archived_as(place).key, default_agent=place.agent_id, main_key=self._main_key)
+        except ConfigError:
+            return None
+        chosen = key.kind in {SessionKind.EXPLICIT, SessionKind.OTHER} and key.agent_id == place.agent_id
+        return key if chosen else None
+
+    def archives(self, agents: Sequence[str] = ()) -> Sequence[Place]:
+        """Return the conversations of these agents, or of all, that were put away. Raises Unknown as `agents` does."""
+        named = [each for agent in agents or [""] for each in self.agents(agent)]
+        return [place for agent in named for place in self.store(agent).archives()]
 
     def _meant(self, text: str, agent: str, shortest: int, *, talking: bool = False) -> SessionInfo | None:
         key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
@@ -143,18 +204,18 @@ class SessionHome:
         path = Path(text)
         if path.suffix in {".jsonl", ".zst"} and path.is_file():
             return Place("", path.name, Kind.FILE, path)
-        places = [place for agent in self.agents() for place in self.store(agent).archives()]
+        places = self.archives()
         for place in places:
-            if text in {place.path.name, place.session_id, str(place.path)}:
+            if text in {place.path.name, str(place.path)} or _begins(place.session_id, text, len(place.session_id)):
                 return place
         if exact:
             return None
         wanted = text.strip().lower()
         found = [place for place in places if _begins(place.session_id, wanted, _SHORTEST)]
-        found = found or [place for place in places if archived_label(place).lower() == wanted]
-        if len({place.session_id for place in found}) > 1:
-            raise _ambiguous(text, [place.label for place in found])
-        return found[0] if found else None
+        named = [place for place in places if _is_called(place, wanted)] if wanted and not found else []
+        if len({place.session_id for place in found}) > 1 or len(named) > 1:
+            raise _ambiguous(text, [place.label for place in found or named])
+        return next(iter(found or named), None)
 
 
 SHORT_ID = 8  # characters of an id that lists show
@@ -171,6 +232,18 @@ def _begins(session_id: str, wanted: str, shortest: int) -> bool:
     # Only ids that a machine made are shortened: a name that begins like another is another.
     whole = session_id.lower()
     return len(wanted) >= shortest and whole.startswith(wanted) and _HEX_ID.fullmatch(whole) is not None
+
+
+def _is_called(place: Place, wanted: str) -> bool:
+    called = archived_as(place)
+    key = called.key.lower()
+    named = {f"agent:{place.agent_id}:{wanted}", f"agent:{place.agent_id}:{SessionKind.EXPLICIT.value}:{wanted}"}
+    return wanted in {called.label.lower(), key, place.session_id.lower()} or key in named
+
+
+def _again(place: Place) -> str:
+    """Return the name of the session that goes on with what was put away."""
+    return f"{short_id(place.session_id)}-again"
 
 
 def _ambiguous(text: str, names: Sequence[str]) -> Unknown:
@@ -207,7 +280,7 @@ def candidates(path: Path, agent_id: str, *, clock: Clock, ids: Ids) -> Iterator
     elif path.is_file():
         yield _file(Place(agent_id, session_id_of(path), Kind.FILE, path))
     else:
-        raise ConfigError(
+        raise Unknown(
             f"there is nothing to bring in at {path}", cure="give a state folder, a database or a .jsonl file"
         )
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
+from homarus.sessions.entry import KNOWN_TYPES, NEWEST_READABLE, Entry, Header, new_header, salvage, to_entry, to_header
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
 from homarus.storage.record import decode
@@ -46,6 +46,11 @@ class Transcript(Struct, frozen=True):
     @property
     def native(self) -> bool:
         return self.form in {Form.TREE, Form.HEADLESS}
+
+    @property
+    def appendable(self) -> bool:
+        """Say whether an entry can be appended to the file as it stands."""
+        return self.form is Form.TREE and self.header.version <= NEWEST_READABLE
 
 
 def identify(path: Path) -> Transcript:

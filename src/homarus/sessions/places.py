@@ -20,8 +20,9 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from homarus.core.clock import epoch_ms, iso_ms
-from homarus.core.errors import ConfigError, Locked
+from homarus.core.errors import Locked, Unknown
 from homarus.core.patterns import late
+from homarus.core.text import single_line
 from homarus.sessions.codec import to_ms
 from homarus.sessions.database import AgentDatabase
 from homarus.sessions.log import Transcript, identify, opened, session_id_of
@@ -58,19 +59,28 @@ LABEL = "session_info"  # the entry that says what a conversation was called whe
 _LAST_LINE = 4096
 
 
-def archived_label(place: Place) -> str:
+class Called(Struct, frozen=True):
+    """What an archived conversation was called: the label that a person gave it, and its key."""
+
+    label: str = ""
+    key: str = ""
+
+
+def archived_as(place: Place) -> Called:
     """Return what an archived conversation was called; it is its last line. Only a plain file is looked into."""
     if place.kind is not Kind.ARCHIVE or place.path.suffix == ".zst":
-        return ""
+        return Called()
     try:
         with place.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     except OSError:
-        return ""
+        return Called()
     value: Any = decode(last)[0]
-    name = value.get("name") if isinstance(value, dict) and value.get("type") == LABEL else None
-    return name if isinstance(name, str) else ""
+    if not isinstance(value, dict) or value.get("type") != LABEL:
+        return Called()
+    label, key = value.get("name"), value.get("key")
+    return Called(*(single_line(text) if isinstance(text, str) else "" for text in (label, key)))
 
 
 class Visits:
@@ -115,7 +125,7 @@ def visit(place: Place) -> Iterator[Transcript]:
 
 def transcript_name(session_id: str, thread: str = "") -> str:
     if not _SAFE_ID.fullmatch(session_id) or session_id in {".", ".."} or session_id.startswith("."):
-        raise ConfigError(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
+        raise Unknown(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
     return f"{session_id}-topic-{quote(thread, safe='')}.jsonl" if thread else f"{session_id}.jsonl"
 
 

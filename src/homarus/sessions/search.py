@@ -8,7 +8,7 @@ import re
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -101,7 +101,7 @@ class SessionSearch:
         current: set[str] = set()
         with Visits() as visits:
             for place in places:
-                name = f"{place.path}#{place.session_id}" if place.kind is Kind.DATABASE else str(place.path)
+                name = name_of(place)
                 current.add(name)
                 added += self._catch_up(place, name, visits)
         with transaction(self._db) as db:
@@ -163,6 +163,27 @@ class SessionSearch:
                 return [replace(hit, snippet=snippet(hit.snippet, text)) for hit in hits]
         return []
 
+    def conversations(self, text: str, *, agents: Sequence[str], limit: int = 50) -> list[Hit]:
+        """Return the newest message of each conversation of these agents that holds all words of a query, or their beginnings."""
+        words = _WORD.findall(text)
+        table, query = "words", " ".join(f'"{_quote(word)}"*' for word in words)
+        if _UNSPACED.search(text):
+            table, query = _queries(text)[0]
+        if not words:
+            return []
+        said, where = (
+            ("docs d", "d.text LIKE ? ESCAPE '\\'")
+            if table == "docs"
+            else (f"{table} JOIN docs d ON d.id = {table}.rowid", f"{table} MATCH ?")
+        )
+        rows = self._db.execute(
+            f"SELECT f.agent, f.session, f.name, d.entry, d.role, max(d.time), d.text FROM {said} "  # noqa: S608 - names of this module's own tables
+            f"JOIN files f ON f.id = d.file WHERE {where} AND d.role IN ('user', 'assistant', 'summary') "
+            "AND f.agent IN (SELECT value FROM json_each(?)) GROUP BY f.id ORDER BY 6 DESC LIMIT ?",
+            (query, json.dumps(list(agents)), limit),
+        )
+        return [replace(hit, snippet=snippet(hit.snippet, text)) for hit in (Hit(*row) for row in rows)]
+
     def _match(
         self, table: str, query: str, roles: tuple[str, ...], limit: int, within: str | None
     ) -> Iterator[tuple[Any, ...]]:
@@ -184,6 +205,11 @@ class SessionSearch:
 
     def count(self) -> int:
         return int(self._db.execute("SELECT count(*) FROM docs").fetchone()[0])
+
+
+def name_of(place: Place) -> str:
+    """Return what the index calls a transcript: the `place` of a hit."""
+    return f"{place.path}#{place.session_id}" if place.kind is Kind.DATABASE else str(place.path)
 
 
 def _read_in(db: sqlite3.Connection, file: int, source: Transcript, start: int) -> tuple[int, int]:

@@ -19,12 +19,13 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
+from homarus.core.text import printable, single_line
 from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.database import FILE, Content, Foreign, Snapshot
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.log import WINDOW, Transcript, load_branch
+from homarus.sessions.log import WINDOW, Transcript, identify, load_branch
 from homarus.sessions.places import INDEX, LABEL, Kind, Place, files_in, own, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, read_row
 from homarus.sessions.settings import SessionSettings
@@ -58,7 +59,8 @@ class SessionInfo(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        return self.entry.label or self.entry.display_name or self.entry.subject or ""
+        # Older versions, platforms and other programs wrote whatever they were given.
+        return single_line(self.entry.label or self.entry.display_name or self.entry.subject or "")
 
 
 class SessionStore:
@@ -216,7 +218,7 @@ class SessionStore:
     def delete(self, key: SessionKey) -> Place | None:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
         if key.is_main:
-            raise ConfigError("the main session cannot be deleted", cure="start it over instead: /new")
+            raise Unknown("the main session cannot be deleted", cure="start it over instead: /new")
         info = self.find(key)
         if info is None:
             return None
@@ -235,7 +237,7 @@ class SessionStore:
         info = self.find(key)
         if info is None:
             raise Unknown(f"no session {key}", cure="'homarus sessions list' shows them all")
-        label = " ".join(label.split())[:MAX_LABEL]
+        label = _label(label)
         for other in self.list() if label else ():
             if (other.entry.label or "").lower() == label.lower() and other.name != info.name:
                 raise Unknown(f"{other.name} is called “{label}” already", cure="choose another name")
@@ -250,10 +252,10 @@ class SessionStore:
         self, source: Place, name: str = "", *, at: str | None = None, label: str = "", key: SessionKey | None = None
     ) -> SessionInfo:
         """Copy the active branch of a transcript, up to an entry if asked, into a new session of its own."""
-        session_id = self.ids.uuid()
+        session_id, label = self.ids.uuid(), _label(label)
         key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
         if self.find(key):
-            raise ConfigError(f"there is a session {key} already", cure="choose another name")
+            raise Unknown(f"there is a session {key} already", cure="choose another name")
         ensure_dir(self.folder)
         path = self.folder / transcript_name(session_id)
         with visit(source) as opened:
@@ -357,15 +359,24 @@ class SessionStore:
         `then` changes the index before the lock is let go: whoever waited for it must not go on in the old place. Whoever has
         it open passes the writer, which keeps its lock.
         """
-        path = info.place.path
-        if info.entry.label and path.exists():
+        path, label = info.place.path, info.entry.label
+        # What would have to be converted first, or can only be read, goes away as it is.
+        if path.exists() and (label or identify(path).appendable):
             ident, clock, ids = info.entry.session_id, self.clock, self.ids
             with nullcontext(held) if held else SessionWriter(path, ident, clock=clock, ids=ids) as writer:
-                writer.append(LABEL, {"name": info.entry.label})
+                writer.append(LABEL, {**({"name": label} if label else {}), "key": info.name})
         if held is not None:
             held.close_file()
         with nullcontext() if held else own(path, self.clock.now()):
             return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
+
+
+def _label(text: str) -> str:
+    """Return a name for people on one line. Raises Unknown where it holds what would move the cursor of a terminal."""
+    label = " ".join(text.split())[:MAX_LABEL]
+    if printable(label) != label:
+        raise Unknown(f"the name {label!r} holds control characters", cure="give one of plain text")
+    return label
 
 
 def _newer(foreign: Foreign, mine: SessionInfo) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from homarus.config.keypath import KeyPath
 from homarus.config.write import Operation
-from homarus.core.errors import ConfigError
+from homarus.core.errors import Unknown
 from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
 Document = Mapping[str, Any]
@@ -31,7 +31,7 @@ def add_agent(document: Document, agent_id: str, settings: Mapping[str, Any]) ->
     """Return the changes that add an agent. The agent that was there before, even unnamed, stays the default one."""
     entries, listed = _rosters(document)
     if places(document, agent_id) or (not entries and not listed and agent_id == DEFAULT_AGENT):
-        raise ConfigError(f"there is already an agent '{agent_id}'", cure="'homarus agents list' shows them all")
+        raise Unknown(f"there is already an agent '{agent_id}'", cure="'homarus agents list' shows them all")
     changes: list[Operation] = []
     if listed and not entries:
         return [Operation("set", ("agents", "list", len(listed)), {"id": agent_id, **settings})]
@@ -45,7 +45,7 @@ def delete_agent(document: Document, agent_id: str) -> list[Operation]:
     """Return the changes that take an agent and everything bound to it out of the configuration."""
     found = places(document, agent_id)
     if not found:
-        raise ConfigError(
+        raise Unknown(
             f"the configuration names no agent '{agent_id}'", cure="'homarus agents list' shows those it names"
         )
     # From the end, so that the places in a list stay right.
@@ -69,7 +69,7 @@ def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Op
             owner = _bound_to(row)
             if owner == agent_id:
                 return []
-            raise ConfigError(
+            raise Unknown(
                 f"{describe_match(match)} is bound to '{owner}'", cure=f"'homarus agents unbind {owner} …' frees it"
             )
     return [Operation("set", ("bindings", len(rows)), {"agentId": agent_id, "match": dict(match)})]
@@ -88,7 +88,7 @@ def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -
     ]
     if not gone:
         what = describe_match(wanted) if wanted else "nothing"
-        raise ConfigError(f"{what} is bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
+        raise Unknown(f"{what} is bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
     return [Operation("unset", ("bindings", index)) for index in reversed(gone)]
 
 

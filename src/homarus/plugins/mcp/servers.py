@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from homarus.config.paths import expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import ConfigError, HomarusError, ToolError, installing
+from homarus.core.errors import ConfigError, HomarusError, ToolError, Unknown, installing
 from homarus.core.messages import Image, Part, Text
 from homarus.core.text import single_line
 from homarus.plugins.mcp.catalog import Catalog, Listing, Offer, ask, tools_of
@@ -225,7 +225,7 @@ def server_named(config: Config, name: str) -> ServerSettings:
     servers = config.block("mcp", McpSettings).servers
     if name not in servers:
         known = ", ".join(sorted(servers)) or "none"
-        raise ConfigError(f"there is no MCP server '{name}'", cure=f"servers are: {known}; 'homarus mcp add' adds one")
+        raise Unknown(f"there is no MCP server '{name}'", cure=f"servers are: {known}; 'homarus mcp add' adds one")
     return servers[name]
 
 
