@@ -1,0 +1,52 @@
+"""Windows that are smaller than what is put into them: the conversation goes on, and what cannot fit is named before it is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.invariants.test_prefix import last_user, summary_of
+from tests.models.servers import Answer, serving
+from tests.scenarios.talker import Say, Talker, make_home, open_agent
+from tests.scenarios.test_compaction import GARBAGE, is_flush, is_summary
+
+REFUSED = {"error": {"code": 400, "message": "request exceeds the available context size", "type": "exceed_context_size_error"}}  # fmt: skip
+
+
+def strict(window: int, *, summarises: bool = True) -> Talker:
+    """Return a server that refuses what its window does not hold, counted as four bytes to a token."""
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        if len(json.dumps(body).encode()) // 4 > window:
+            answer = Answer([json.dumps(REFUSED).encode()], status=400, headers={"content-type": "application/json"})
+            return Say(answer=answer)
+        if is_summary(body):
+            return Say(summary_of(last_user(body))) if summarises else GARBAGE
+        return Say("NO_REPLY") if is_flush(body) else Say("I have noted that, and I will keep it in mind.")
+
+    return Talker(rule)
+
+
+async def test_a_small_window_gets_few_tools_and_says_which_it_lacks(tmp_path: Path) -> None:
+    async with serving(server=strict(4_096)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=4_096, tools={"alsoAllow": ["cron"]}))
+        assert (await agent.ask("hello")).ok
+        listed, report = (await agent.ask("/tools")).text, (await agent.ask("/context list")).text
+        await agent.aclose()
+    told = {tool["function"]["name"] for tool in server.seen[0].body["tools"]}
+    assert told == {"read", "write", "edit", "exec", "cron", "memory_get", "memory_retain", "memory_search"}
+    for text in (listed, report):
+        assert "Tools left out: apply_patch, grep, find" in text
+        assert "a window of 4,096 tokens" in text
+        assert "tools.alsoAllow" in text
+
+
+async def test_a_large_window_has_all_tools(tmp_path: Path) -> None:
+    async with serving(server=strict(16_000)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=16_000))
+        assert (await agent.ask("hello")).ok
+        listed = (await agent.ask("/tools")).text
+        await agent.aclose()
+    assert len(server.seen[0].body["tools"]) > 20
+    assert "left out" not in listed
