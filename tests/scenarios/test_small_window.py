@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.invariants.test_prefix import last_user, summary_of
 from tests.models.servers import Answer, serving
 from tests.scenarios.talker import Say, Talker, make_home, open_agent
 from tests.scenarios.test_compaction import GARBAGE, is_flush, is_summary
+
+from homarus.core.events import Notice, RunEvent
 
 REFUSED = {"error": {"code": 400, "message": "request exceeds the available context size", "type": "exceed_context_size_error"}}  # fmt: skip
 
@@ -26,6 +29,39 @@ def strict(window: int, *, summarises: bool = True) -> Talker:
         return Say("NO_REPLY") if is_flush(body) else Say("I have noted that, and I will keep it in mind.")
 
     return Talker(rule)
+
+
+def message(number: int) -> str:
+    text = f"This is message {number}: the warehouse in hall {number} keeps boxes of kind B-{number * 37}"
+    return f"{text}, which are to be counted again before the end of the month, so please keep that in mind for later."
+
+
+@pytest.mark.parametrize("summarises", [True, False], ids=["summarises", "cannot summarise"])
+async def test_fifty_messages_go_through_a_window_of_four_thousand(tmp_path: Path, summarises: bool) -> None:
+    events: list[RunEvent] = []
+    async with serving(server=strict(4_096, summarises=summarises)) as server:
+        env = make_home(tmp_path, server.url, window=4_096)
+        for number in range(50):
+            agent = open_agent(env)  # a program of its own for each message, as `homarus agent` is
+            agent.client.runtime.listen(agent.key, events.append)
+            reply = await agent.ask(message(number))
+            await agent.aclose()
+            assert reply.ok, (number, reply.error)
+    assert is_flush(server.seen[1].body) is False  # the first message costs one request
+    warnings = [event.text for event in events if isinstance(event, Notice) and event.kind == "warning"]
+    assert len(warnings) == (0 if summarises else 1), warnings
+    assert all(len(text) < 200 and "heading" not in text for text in warnings)
+    transcripts = "".join(path.read_text() for path in (tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl"))
+    assert all(message(number) in transcripts for number in range(50))
+
+
+async def test_a_history_that_a_server_refuses_is_cut_whatever_becomes_of_the_summary(tmp_path: Path) -> None:
+    # The home believes in a window that the server does not have.
+    async with serving(server=strict(6_000, summarises=False)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=12_000))
+        replies = [await agent.ask(message(number) * 4) for number in range(40)]
+        await agent.aclose()
+    assert all(reply.ok for reply in replies), [reply.error for reply in replies if not reply.ok]
 
 
 async def test_a_small_window_gets_few_tools_and_says_which_it_lacks(tmp_path: Path) -> None:
