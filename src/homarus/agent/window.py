@@ -88,7 +88,7 @@ class CompactionState:
     def compacted(self, tokens_after: int) -> None:
         """Count one more; where it left an entry in the log, that says which one it was."""
         number = max(self._live.entry.compaction_count + 1, self._live.compactions)
-        self._live.update(compaction_count=number, total_tokens=tokens_after)
+        self._live.update(compaction_count=number, total_tokens=tokens_after, total_tokens_fresh=False)
         self._guard.compacted()
 
     def flushed(self) -> None:
