@@ -12,7 +12,8 @@ from tests.models.servers import Answer, serving
 from tests.scenarios.talker import Say, Talker, make_home, open_agent
 from tests.scenarios.test_compaction import GARBAGE, is_flush, is_summary
 
-from homarus.core.events import Notice, RunEvent
+from homarus.core.events import Notice, RunEnded, RunEvent
+from homarus.runtime.client import RunOptions
 
 REFUSED = {"error": {"code": 400, "message": "request exceeds the available context size", "type": "exceed_context_size_error"}}  # fmt: skip
 
@@ -62,6 +63,39 @@ async def test_a_history_that_a_server_refuses_is_cut_whatever_becomes_of_the_su
         replies = [await agent.ask(message(number) * 4) for number in range(40)]
         await agent.aclose()
     assert all(reply.ok for reply in replies), [reply.error for reply in replies if not reply.ok]
+
+
+async def test_a_message_larger_than_the_window_is_refused_unsent_and_the_session_goes_on(tmp_path: Path) -> None:
+    text = "\n".join(map(str, range(40_000)))  # about 57,000 tokens
+    async with serving(server=strict(32_768)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=32_768))
+        attached = RunOptions(attached=f'<file name="standard input">\n{text}\n</file>')
+        events = [event async for event in agent.client.run(agent.key, "summarise", attached)]
+        assert server.seen == []
+        reply = await agent.ask("hello")
+        await agent.aclose()
+    (ended,) = [event for event in events if isinstance(event, RunEnded)]
+    assert ended.status == "error"
+    assert "standard input is about 57,223 tokens, and the window of mock/loop has 32,768" in ended.error
+    assert "send a part of it" in ended.error
+    assert reply.ok
+    assert len(server.seen) == 1
+    sent = json.dumps(server.seen[0].body["messages"])
+    assert "summarise" in sent
+    assert "tokens more were not sent" in sent
+
+
+@pytest.mark.parametrize("summarises", [True, False], ids=["summarises", "cannot summarise"])
+async def test_the_message_after_one_that_the_server_refused_goes_through(tmp_path: Path, summarises: bool) -> None:
+    # By the count of the home it fits, by that of the server it does not.
+    async with serving(server=strict(32_768, summarises=summarises)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=60_000))
+        refused = await agent.ask("\n".join(map(str, range(30_000))))
+        reply = await agent.ask("hello")
+        await agent.aclose()
+    assert "what is asked now does not fit the model's window" in refused.error
+    assert "/new" in refused.error
+    assert reply.ok, reply.error
 
 
 async def test_a_small_window_gets_few_tools_and_says_which_it_lacks(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from homarus.context.rewrite import say_again
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
     HEADINGS,
+    MAX_ASK_CHARS,
     MAX_FOCUS_CHARS,
     MAX_SUMMARY_CHARS,
     PLAIN_HEADINGS,
@@ -187,7 +188,7 @@ def _job(cut: Cut, settings: CompactionSettings, occasion: Occasion) -> Job:
         messages=tuple(messages),
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
-        ask=_last_ask(everything),
+        ask=_last_ask(everything)[:MAX_ASK_CHARS],  # no summary can speak of all that a long one says
         names=tuple(identifiers(everything)) if settings.identifier_policy == "strict" else (),
         window=occasion.window,
         reserve=occasion.reserve,
