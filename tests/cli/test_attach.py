@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -17,12 +18,26 @@ PNG = b"\x89PNG\r\n\x1a\nrest"
 
 def test_words_alone_and_piped_text_alone_are_the_message() -> None:
     assert attach("hello", ()) == Attached("hello")
-    assert attach("", (), "hello\n") == Attached("hello")
+    assert attach("", (), b"hello\n") == Attached("hello")
 
 
 def test_piped_text_beside_words_is_named() -> None:
-    made = attach("summarise", (), "a\nb\n")
+    made = attach("summarise", (), b"a\nb\n")
     assert made == Attached("summarise", '<file name="standard input">\na\nb\n</file>')
+
+
+@pytest.mark.parametrize("words", ["what is this", ""])
+def test_a_picture_through_a_pipe_goes_as_a_picture(words: str) -> None:
+    made = attach(words, (), PNG)
+    assert (made.words, made.files) == (words, "")
+    assert [image.mime_type for image in made.images] == ["image/png"]
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"words " * 100), bytes(100), b"caf\xe9 \x01"])
+@pytest.mark.parametrize("words", ["what is this", ""])
+def test_other_data_through_a_pipe_is_refused(words: str, data: bytes) -> None:
+    with pytest.raises(HomarusError, match="standard input is neither text nor a picture"):
+        attach(words, (), data)
 
 
 def test_files_are_named_and_pictures_go_as_pictures(tmp_path: Path) -> None:

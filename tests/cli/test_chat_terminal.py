@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.screen import Terminal, terminal
+from tests.invariants.test_prefix import summary_of
 from tests.models.servers import Answer, choice, data, serving
 from tests.scenarios.talker import Rule, Say, Talker, make_home, open_agent
 
@@ -500,6 +501,26 @@ async def test_the_status_line_has_what_the_session_took_in_every_terminal(tmp_p
                     speaker.type(f"{text}\r")
                     for each in (first, second):
                         await each.until(when=has(status))
+
+
+async def test_after_a_compaction_the_status_line_says_what_was_announced(tmp_path: Path) -> None:
+    def rule(body: Any, _number: int) -> Say:
+        text = str(_last_user(body))
+        return Say(summary_of(text)) if "<conversation>" in text else Say("a long answer " * 300)
+
+    async with home(tmp_path, rule) as house:
+        await house.talked("main", "question 1", "question 2", "question 3")
+        async with house.chat(size=(120, 60)) as screen:
+            await screen.until("6 messages so far", "/200,000 tok")
+            screen.type("/compact\r")
+            await screen.until("Compacted: ~", "undo takes it back")
+            announced = re.search(r"Compacted: ~[\d,]+ → ~([\d,]+) tokens", screen.text)
+            assert announced
+            await screen.until(f"{announced[1]}/200,000 tok")
+            screen.type("and now?\r")
+            await screen.until("and now?", when=lambda _lines: "and now?" in house.said[-1])
+        sent = [len(seen.raw) // 4 for seen in house.server.seen if seen.method == "POST"][-1]
+    assert 0.9 < sent / int(announced[1].replace(",", "")) < 1.1  # the next request, prompt and tools included
 
 
 async def test_without_colours_there_are_none(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ async def test_an_order_to_compact_is_obeyed_also_where_the_model_gives_no_summa
         await agent.aclose()
     _, failed, _, done = heard(tmp_path)
     assert (failed["ok"], done["ok"]) == (False, True)
-    assert "not good enough" in failed["problem"]
+    assert "no summary that would do" in failed["problem"]
     assert "Compacted: ~" in reply.text and "in your own words" in reply.text
     (log,) = (tmp_path / ".openclaw/agents/main/sessions").glob("*.jsonl")
     (summary,) = [line for line in log.read_text().splitlines() if json.loads(line)["type"] == "compaction"]

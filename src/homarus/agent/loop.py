@@ -228,9 +228,9 @@ class Loop:
 def _too_long(error: ModelError) -> ModelError:
     return ModelError(
         error.kind,
-        f"the conversation no longer fits the model's window, and could not be made shorter: {error.message}",
+        f"what is asked now does not fit the model's window, even without what was said before: {error.message}",
         status=error.status,
-        cure="'/compact' with a hint what to keep tries once more, '/new' starts over; nothing is lost",
+        cure="send less at once, choose a model with a larger window ('/model'), or start over ('/new'); nothing is lost",
     )
 
 

@@ -32,6 +32,7 @@ from homarus.workspace.bootstrap import MARKER
 from homarus.workspace.seed import RecordPaths, Seeded, ensure_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
+FAILED_COMPACTION = "homarus.compaction-failed"
 MAX_OPEN = 32
 INDEX_FLUSH_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -49,7 +50,6 @@ class OpenSession:
         self._stamp: object = ()
         self.refresh()
         # Remembered while the session is open: see `context.window.Cycle`.
-        self.compaction_failed_at: int | None = None
         self.flush_failures = 0
         self._said: dict[str, str] | None = None
         self._boundary: object = None
@@ -133,6 +133,18 @@ class OpenSession:
         return max(self.entry.compaction_count, self._number)
 
     @property
+    def compaction_failed_at(self) -> int | None:
+        """Return the size of the history when it could last not be compacted; a boundary since then settles that."""
+        newest = next((note for note in reversed(self.writer.notes) if _ends(note) or _failed(note)), None)
+        data = newest.data.get("data") if isinstance(newest, Custom) else None
+        tokens = data.get("tokens") if isinstance(data, dict) else None
+        return tokens if isinstance(tokens, int) else None
+
+    def note_failed_compaction(self, tokens: int | None) -> None:
+        """Write down at what size the history could not be compacted, so that it is not tried and told again at each turn."""
+        self.writer.append("custom", {"customType": FAILED_COMPACTION, "data": {"tokens": tokens}}, durable=False)
+
+    @property
     def taint(self) -> tuple[str, ...]:
         """Return whose untrusted words are in this conversation, or were before they were summed up."""
         return tainting.tainted_by(self.writer.notes)
@@ -157,6 +169,10 @@ def _ends(note: Entry) -> bool:
 
 def _marks(note: Entry) -> bool:
     return isinstance(note, Custom) and note.custom_type == MARKER
+
+
+def _failed(note: Entry) -> bool:
+    return isinstance(note, Custom) and note.custom_type == FAILED_COMPACTION
 
 
 class OpenSessions:

@@ -19,7 +19,7 @@ from homarus.agent.deadline import Deadline
 from homarus.agent.model import stored_override
 from homarus.agent.open_session import OpenSession
 from homarus.agent.settings import TurnSettings
-from homarus.agent.toolkit import wish_of, with_caller
+from homarus.agent.toolkit import window_layers, wish_of, with_caller
 from homarus.config.view import AgentConfig, Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
@@ -95,6 +95,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders, turn.chat_type)
+    layers += window_layers(home.config, turn.agent_id, window, turn.tools or ())
     await home.toolkit.refresh()
     box = with_caller(turn, home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers))
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)

@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.compose import PromptRequest
+from homarus.agent.toolkit import window_layers
 from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.messages import Assistant, Message, Trust, User
 from homarus.core.routes import SessionKey
+from homarus.core.tools import ToolSpec
 from homarus.models.ref import split_ref
 from homarus.prompt.carrier import said_in_view
 from homarus.prompt.facts import TurnFacts
@@ -68,19 +70,36 @@ def session_state(config: Config, clock: Clock, key: SessionKey) -> SessionState
         return past
 
 
+class NextTools(Struct, frozen=True):
+    """The tools of a session's next turn, and the names of those for which its model's window is too small."""
+
+    window: int
+    specs: tuple[ToolSpec, ...]
+    left_out: tuple[str, ...]
+
+
+def next_tools(home: Home, key: SessionKey, model: str) -> NextTools:
+    """Return the tools that the owner's next turn has with a model; a window that nobody knows takes none away."""
+    ref = split_ref(model or home.composer.agent(key.agent_id).model)
+    window = home.models.window(home.config.agent(key.agent_id), ref) if ref else 0
+    every = home.toolkit.box(key.agent_id).tools
+    left = home.toolkit.box(key.agent_id, more=window_layers(home.config, key.agent_id, window)).tools
+    specs = told_to(window, [tool.spec for tool in left.values()])
+    return NextTools(window, specs, tuple(name for name in every if name not in left))
+
+
 def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report:
     """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
     from homarus.prompt.report import About, last_run
 
     past = session_state(home.config, home.clock, key)
-    ref = split_ref(past.turn.model or home.composer.agent(key.agent_id).model)
-    window = home.models.window(home.config.agent(key.agent_id), ref) if ref else 0
+    tools = next_tools(home, key, past.turn.model)
     composed = home.composer.prompt_for(
         PromptRequest(
             agent_id=key.agent_id,
             session=key,
-            window=window,
-            tools=told_to(window, [tool.spec for tool in home.toolkit.box(key.agent_id).tools.values()]),
+            window=tools.window,
+            tools=tools.specs,
             turn=past.turn,
             trust=Trust.OWNER,
             chat_type="direct",
@@ -88,7 +107,9 @@ def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report
             session_id=past.session_id,
         )
     )
-    about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+    about = About(
+        window=tools.window, session_tokens=past.tokens, messages=past.messages, tools_left_out=tools.left_out
+    )
     report = home.composer.report_for(composed, about=about, said=past.said)
     return report if fresh else last_run(past.report, report)
 

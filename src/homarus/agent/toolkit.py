@@ -25,6 +25,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.models.access import Models
 from homarus.prompt.gather import docs_path
+from homarus.prompt.section import is_small
 from homarus.prompt.sections.tooling import in_order
 from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
@@ -34,7 +35,7 @@ from homarus.tools.exec import Granted
 from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Rules, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices, ToolSource
@@ -329,7 +330,21 @@ def tool_settings(config: Config) -> ToolSettings:
     )
 
 
-def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = ()) -> tuple[ToolSpec, ...]:
+def window_layers(config: Config, agent_id: str, window: int, named: Sequence[str] = ()) -> tuple[Layer, ...]:
+    """Return what a small window takes away: all of the program's own tools but a few, and those that somebody named.
+
+    `named` are the tools that a turn was given by name. Whoever allows a tool by its name or group wants it more than the room.
+    """
+    if not is_small(window):
+        return ()
+    settings = (config.block("tools", PolicySettings), config.agent(agent_id).block("tools", PolicySettings))
+    words = [word for each in settings for word in (*each.allow, *each.also_allow) if "*" not in word]
+    return (Layer("small window", Rules(profile="lean", also_allow=(*words, *named))),)
+
+
+def tool_specs(
+    config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = (), layers: tuple[Layer, ...] = ()
+) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
 
     def closed(_agent_id: str) -> Any:
@@ -351,7 +366,7 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Too
         more=more,
     )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
-    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, layers).values())
 
 
 HANDED_OVER = "Handed to the program that asked. Its result comes with the next message."

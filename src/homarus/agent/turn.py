@@ -18,9 +18,10 @@ from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel
 from homarus.agent.open_session import OpenSession
 from homarus.agent.outcome import Outcome, Status, note_end
+from homarus.agent.oversize import in_short, too_large
 from homarus.agent.prepare import Prepared, compose_turn, prepare
 from homarus.agent.resume import cut_off, settle_open_calls
-from homarus.agent.window import open_window
+from homarus.agent.window import open_window, prompt_tokens
 from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
@@ -203,6 +204,11 @@ class TurnRunner:
             self._accept(turn, live, None)
             prepared.context.taint.tell(None)
             return await hooked.said(self._home, turn, live, refused, "before_agent_run")
+        fixed = prompt_tokens(prompt.prompt.system.text, prepared.specs)
+        if problem := too_large(turn, prepared, fixed):
+            self._accept(replace(turn, text=in_short(turn.text), images=()), live, None)
+            prepared.context.taint.tell(None)
+            raise problem
         self._accept(turn, live, prompt)
         if turn.images and not prepared.context.vision:
             said = f"{prepared.chain.primary.key} does not see pictures; /model chooses another, agents.defaults.imageModel one for them"

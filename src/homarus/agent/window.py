@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from homarus.agent.turn import Turn
     from homarus.context.summarize import Ask
 
+# What a provider's request puts around the name, the description and the parameters of each tool.
+WRAPPING_CHARS = 60
 _prompt_tokens: BoundedCache[str, tuple[tuple[ToolSpec, ...], int]] = BoundedCache(
     256
 )  # a worker of a fleet has many homes
@@ -39,14 +41,15 @@ def prompt_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     """Return about how many tokens every request holds before its messages; counted once while turns use the same."""
     known = _prompt_tokens.get(system)
     if known is None or known[0] != tools:
-        schema = sum(len(spec.description) + len(msgspec.json.encode(spec.parameters)) for spec in tools)
-        known = (tools, estimate_tokens(system) + schema // 4)
+        schema = sum(len(msgspec.json.encode([spec.name, spec.description, spec.parameters])) for spec in tools)
+        known = (tools, estimate_tokens(system) + (schema + WRAPPING_CHARS * len(tools)) // 4)
         _prompt_tokens.put(system, known)
     return known[1]
 
 
 class CompactionState:
-    """What a session remembers of its compactions: the counts in its row, and the failures as long as it is open.
+    """What a session remembers of its compactions: the counts in its row, the failure in its log, and how often saving
+    memory failed as long as it is open.
 
     The counts make saving memory happen once in each cycle; they live across restarts.
     """
@@ -71,7 +74,8 @@ class CompactionState:
 
     @failed_at.setter
     def failed_at(self, tokens: int | None) -> None:
-        self._live.compaction_failed_at = tokens
+        if tokens != self.failed_at:
+            self._live.note_failed_compaction(tokens)
 
     @property
     def flush_failures(self) -> int:
@@ -84,7 +88,7 @@ class CompactionState:
     def compacted(self, tokens_after: int) -> None:
         """Count one more; where it left an entry in the log, that says which one it was."""
         number = max(self._live.entry.compaction_count + 1, self._live.compactions)
-        self._live.update(compaction_count=number, total_tokens=tokens_after)
+        self._live.update(compaction_count=number, total_tokens=tokens_after, total_tokens_fresh=False)
         self._guard.compacted()
 
     def flushed(self) -> None:
@@ -127,12 +131,13 @@ def open_window(
         model.instruct(system)
         return prompt_tokens(system.text, prepared.specs)
 
+    fixed = prompt_tokens(prompt.prompt.system.text, prepared.specs)
     facts = WindowFacts(
-        budget=budget_for(prepared.window_tokens, settings),
+        budget=budget_for(prepared.window_tokens, settings, fixed),
         compaction=settings,
         pruning=agent.block("contextPruning", PruningSettings).for_provider(prepared.chain.primary.provider),
         call=_engine_call(turn, live, prepared),
-        fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
+        fixed_tokens=fixed,
         heartbeat=turn.heartbeat,
         writable=can_save(turn, prepared),
         verbose=(turn.levels.get("verbose") or live.entry.verbose_level or "off") != "off",

@@ -110,7 +110,7 @@ def command(
     """
     if text and message:
         raise click.UsageError("say it once: TEXT or -m TEXT")
-    said = attach("" if message == "-" else text or message or "", files, piped_text())
+    said = attach("" if message == "-" else text or message or "", files, piped())
     if not (said.words.strip() or said.files or said.images):
         raise click.UsageError("there is nothing to say: give TEXT, or text on standard input")
     options = RunOptions(
@@ -346,10 +346,12 @@ class TextStream:
         self._filter, self._shown = self._new_filter(), False
 
 
+STANDARD_INPUT = "standard input"
 MAX_TEXT = 1 << 20
 PATIENCE_SECONDS = 2.0  # after which a person is told what the program waits for
 MAX_IMAGE = 10 << 20
 MAX_NAMES = 300  # of a folder
+_CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\b\x1b"))
 _PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
@@ -361,48 +363,61 @@ class Attached(Struct, frozen=True):
     images: tuple[Image, ...] = ()
 
 
-def attach(words: str, files: tuple[Path, ...], piped: str = "") -> Attached:
+def attach(words: str, files: tuple[Path, ...], piped: bytes = b"") -> Attached:
     """Put a message together. Text alone is the message itself; beside words it is named."""
     blocks, images = list[str](), list[Image]()
-    if piped.strip() and not (words.strip() or files):
-        words, piped = piped.rstrip("\n"), ""
+
+    def add(name: str, data: bytes) -> None:
+        if kind := picture(data):
+            images.append(Image(base64.b64encode(data).decode("ascii"), kind))
+        else:
+            blocks.append(_block(name, _text(name, data)))
+
+    if piped.strip() and not (words.strip() or files or picture(piped)):
+        words, piped = _text(STANDARD_INPUT, piped).rstrip("\n"), b""
     if piped.strip():
-        blocks.append(_block("standard input", piped))
+        add(STANDARD_INPUT, piped)
     for path in files:
         if path.is_dir():
             blocks.append(_block(f"{path}/", _listing(path)))
-            continue
-        data = _read(path)
-        kind = picture(data)
-        if kind:
-            images.append(Image(base64.b64encode(data).decode("ascii"), kind))
-            continue
-        try:
-            blocks.append(_block(str(path), data.decode("utf-8")))
-        except UnicodeDecodeError:
-            raise HomarusError(
-                f"{path} is neither text nor a picture", cure="name a text file, PNG, JPEG, GIF or WebP"
-            ) from None
+        else:
+            add(str(path), _read(path))
     return Attached(words, "\n\n".join(blocks), tuple(images))
 
 
-def piped_text() -> str:
+def _text(name: str, data: bytes) -> str:
+    """Return data as text; a few letters of another encoding do no harm, and bytes that no text has are refused."""
+    try:
+        text = data.decode("utf-8")
+        binary = "\0" in text
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        binary = len(data.translate(None, _CONTROLS)) < len(data)
+    if binary:
+        raise HomarusError(f"{name} is neither text nor a picture", cure="send text, PNG, JPEG, GIF or WebP")
+    return text
+
+
+def piped() -> bytes:
     """Return what comes through a pipe or from a file; a terminal and a program that keeps its end open say nothing."""
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return b""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # closed, or a test's own stream
-        return "" if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty() else sys.stdin.read()
+    except (OSError, ValueError):  # a test's own stream
+        return sys.stdin.buffer.read()
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
-        return ""
+        return b""
     if stat.S_ISFIFO(mode) and not select.select([sys.stdin], [], [], PATIENCE_SECONDS)[0]:
         say("waiting for standard input, which is open (end it, or add < /dev/null)")
-    text = sys.stdin.read(MAX_TEXT + 1)
-    if len(text) > MAX_TEXT:
+    data = sys.stdin.buffer.read(MAX_IMAGE + 1)
+    most = MAX_IMAGE if picture(data) else MAX_TEXT
+    if len(data) > most:
         raise HomarusError(
-            f"standard input holds more than {human_bytes(MAX_TEXT)}",
+            f"standard input holds more than {human_bytes(most)}",
             cure="send a part of it, or name the file in the message",
         )
-    return text
+    return data
 
 
 def _read(path: Path) -> bytes:

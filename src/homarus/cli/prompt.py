@@ -14,7 +14,7 @@ from homarus.agent.compose import ComposedPrompt, Composer, PromptRequest
 from homarus.agent.hook_events import load_registry
 from homarus.agent.sandbox_for import sandbox_for, window_of
 from homarus.agent.session_state import SessionState, session_state
-from homarus.agent.toolkit import tool_specs
+from homarus.agent.toolkit import tool_specs, window_layers
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
@@ -77,6 +77,8 @@ class Shown(NamedTuple):
     composer: Composer
     composed: ComposedPrompt
     past: SessionState
+    # Tools for which the model's window is too small.
+    left_out: tuple[str, ...]
 
 
 def answering(app: App, past: SessionState, session: SessionKey) -> tuple[TurnFacts, int]:
@@ -131,7 +133,10 @@ def prompt_of(
             app.out.warn(str(problem))
     child = _child(config, app.clock, session)
     depth = child.depth if child else int(session.is_subagent)
-    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
+    every = tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config))
+    layers = window_layers(config, session.agent_id, window)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config), layers=layers))
+    left_out = tuple(spec.name for spec in in_order(every) if spec not in specs)
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -150,7 +155,7 @@ def prompt_of(
         session_id=past.session_id,
         occasion=past.occasion,
     )
-    return Shown(composer, composer.prompt_for(request), past)
+    return Shown(composer, composer.prompt_for(request), past, left_out)
 
 
 def _of_servers(config: Config) -> tuple[Tool, ...]:
@@ -256,7 +261,12 @@ def map_command(app: App, **options: Any) -> None:
 def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
     shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"], look=True)
     composed, past = shown.composed, shown.past
-    about = About(window=composed.request.window, session_tokens=past.tokens, messages=past.messages)
+    about = About(
+        window=composed.request.window,
+        session_tokens=past.tokens,
+        messages=past.messages,
+        tools_left_out=shown.left_out,
+    )
     report = shown.composer.report_for(composed, about=about, said=past.said)
     if not estimate and mode is None:
         report = last_run(past.report, report)

@@ -35,10 +35,13 @@ class Budget(Struct, frozen=True):
         return self.window - self.reserve - self.soft
 
 
-def budget_for(window: int, settings: CompactionSettings) -> Budget:
-    """Return the lines for a model's window; a small window gives a quarter of itself at most."""
+def budget_for(window: int, settings: CompactionSettings, fixed: int = 0) -> Budget:
+    """Return the lines for a model's window; a small window gives a quarter of itself at most.
+
+    `fixed` is the size of system prompt and tool schemas: memory is saved when half of what they leave is full, not before.
+    """
     reserve = min(max(settings.reserve_tokens, settings.reserve_tokens_floor), window // 4)
-    soft = min(settings.memory_flush.soft_threshold_tokens, max(0, window - reserve) // 2)
+    soft = min(settings.memory_flush.soft_threshold_tokens, max(0, window - reserve - fixed) // 2)
     return Budget(window, reserve, soft)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from homarus.context.rewrite import say_again
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
     HEADINGS,
+    MAX_ASK_CHARS,
     MAX_FOCUS_CHARS,
     MAX_SUMMARY_CHARS,
     PLAIN_HEADINGS,
@@ -30,15 +32,19 @@ from homarus.context.summarize import (
     touched_files,
 )
 from homarus.core.errors import ConfigError, ModelError
-from homarus.core.messages import Message, User
-from homarus.core.text import single_line
+from homarus.core.messages import Message, Text, User
+from homarus.core.text import estimate_tokens, single_line
 from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.view import speak
 from homarus.sessions.writer import SessionWriter
 
 RECENT_CHARS = 600
 FILES_CHARS = 2_000
+REASON_CHARS = 200
+MIN_SUMMARY_CHARS = 1_000
+MIN_EXCERPT_CHARS = 300
 NUMBER = "number"
+_log = logging.getLogger(__name__)
 
 
 class Compacted(Struct, frozen=True):
@@ -51,6 +57,8 @@ class Compacted(Struct, frozen=True):
     summary: str = ""
     # The model answered, and no answer of it would do: it is not going to give a better one.
     rejected: bool = False
+    # There is no part of the history that could be summarised.
+    nothing_to_do: bool = False
     # What hooks want the user to be told about it.
     said: tuple[str, ...] = ()
 
@@ -62,6 +70,8 @@ class Occasion(Struct, frozen=True, kw_only=True):
     window: int
     reserve: int
     focus: str = ""
+    # System prompt and tool schemas: they take their part of the window, whatever is done to the history.
+    fixed: int = 0
     # An overflow keeps less than the usual tail, because the usual tail did not fit.
     keep_tokens: int | None = None
     # No model gives a summary and nothing else makes room: what people said is kept in their own words, cut short.
@@ -71,12 +81,19 @@ class Occasion(Struct, frozen=True, kw_only=True):
     # What stands in AGENTS.md under the headings that the owner wants said again after a compaction.
     rules: str = ""
 
+    @property
+    def room(self) -> int:
+        """Return how many tokens a conversation may have beside the prompt and the answer."""
+        return max(0, self.window - self.reserve - self.fixed)
+
 
 def plan_for(session: SessionWriter, settings: CompactionSettings, occasion: Occasion) -> Cut | str:
     """Return where the history would be cut, or why it would not be. It costs nothing and changes nothing."""
     keep = occasion.keep_tokens if occasion.keep_tokens is not None else settings.keep_recent_tokens
-    keep = min(keep, max(1_000, (occasion.window - occasion.reserve) // 2))
-    return plan(session.view, keep, force=occasion.reason == "manual")
+    # A third of the room for what stays word for word, a third for the summary, and a third to go on with.
+    keep = max(1, min(keep, occasion.room // 3))
+    force = occasion.reason == "manual" or occasion.last_resort
+    return plan(session.view, keep, force=force, again=occasion.last_resort)
 
 
 async def compact(
@@ -89,27 +106,34 @@ async def compact(
     """Summarise what is old and append the compaction; on any failure the history stays exactly as it was."""
     view = session.view
     cut = cut or plan_for(session, settings, occasion)
-    before = measure(session.history(), since=view.boundary.time if view.boundary else 0)
+    before = measure(session.history(), fixed=occasion.fixed, since=view.boundary.time if view.boundary else 0)
     if isinstance(cut, str):
-        return Compacted(False, cut, before, before)
+        return Compacted(False, cut, before, before, nothing_to_do=True)
     job = _job(cut, settings, occasion)
+    gone = sum(map(estimate, messages_of(cut.left_out))) + estimate_tokens(cut.previous)
     try:
         async with asyncio.timeout(settings.timeout_seconds or None):
             if occasion.last_resort:
-                summary = excerpted(job, _most(occasion) // 2)
+                summary = excerpted(job, min(_most(occasion) // 2, max(MIN_EXCERPT_CHARS, gone * 2)))
             else:
                 summary = await _summary(job, cut, occasion, ask)
     except RejectedError as problem:
-        reason = f"the summary was not good enough, so nothing was dropped: {problem}"
+        # What the audit found speaks to the model, and quotes what was said: it is of no use to whoever reads the chat.
+        _log.info("no summary passed the audit: %s", problem)
+        reason = "the model gave no summary that would do, so nothing was dropped"
         return Compacted(False, reason, before, before, rejected=True)
     except (ModelError, ConfigError) as problem:
-        return Compacted(False, f"the summary failed, so nothing was dropped: {problem.message}", before, before)
+        reason = f"the summary failed, so nothing was dropped: {single_line(problem.message, REASON_CHARS)}"
+        return Compacted(False, reason, before, before)
     except TimeoutError:
         return Compacted(False, "the summary took too long, so nothing was dropped", before, before)
     held = pins.kept(session.notes, messages_of(cut.left_out))
     read, changed = touched_files(messages_of(cut.left_out))
     text = _whole(summary, cut, held, (read, changed), settings, occasion)
-    after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
+    stands = estimate(User((Text(text),)))
+    if occasion.last_resort and stands >= gone:
+        return Compacted(False, "there is nothing left that could go", before, before, nothing_to_do=True)
+    after = occasion.fixed + stands + _tail_tokens(view.entries, cut.first_kept)
     details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
     details[NUMBER] = occasion.number
     session.compact(text, cut.first_kept, before, tokensAfter=after, details=details)
@@ -154,8 +178,8 @@ def undo(session: SessionWriter) -> bool:
 
 
 def _most(occasion: Occasion) -> int:
-    """Return how many characters may stand for what is dropped: about a quarter of a small window."""
-    return min(MAX_SUMMARY_CHARS, max(2_000, occasion.window))
+    """Return how many characters may stand for what is dropped: about a third of what a small window has room for."""
+    return min(MAX_SUMMARY_CHARS, max(MIN_SUMMARY_CHARS, occasion.room * 4 // 3))
 
 
 def _job(cut: Cut, settings: CompactionSettings, occasion: Occasion) -> Job:
@@ -164,7 +188,7 @@ def _job(cut: Cut, settings: CompactionSettings, occasion: Occasion) -> Job:
         messages=tuple(messages),
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
-        ask=_last_ask(everything),
+        ask=_last_ask(everything)[:MAX_ASK_CHARS],  # no summary can speak of all that a long one says
         names=tuple(identifiers(everything)) if settings.identifier_policy == "strict" else (),
         window=occasion.window,
         reserve=occasion.reserve,
@@ -198,11 +222,11 @@ def _whole(
             parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))
     if settings.is_safeguard and (wrong := failures(messages)):
         parts.append("## Recent tool failures\n\n" + "\n".join(f"- {line}" for line in wrong))
-    if recent := _recent(messages, settings.recent_turns):
+    if not occasion.last_resort and (recent := _recent(messages, settings.recent_turns)):
         parts.append("## Last exchanges before the cut\n\n" + "\n".join(recent))
     if occasion.rules:
         parts.append(f"## Rules from AGENTS.md, said again\n\n{occasion.rules}")
-    certain = _bounded("\n\n".join(parts), _most(occasion))
+    certain = _bounded("\n\n".join(parts), _most(occasion) // 2)
     if held:  # these are cut for no window
         certain = f"{_standing(held)}\n\n{certain}".strip()
     room = max(_most(occasion) // 2, _most(occasion) - len(certain) - 2)

@@ -29,9 +29,12 @@ class Cut(Struct, frozen=True):
         return (*self.history, *self.prefix)
 
 
-def plan(view: View, keep_tokens: int, *, force: bool = False) -> Cut | str:
-    """Return the cut, or why there is none. With `force` a short history is cut, too: its newest turn alone is kept."""
-    if isinstance(view.boundary, Compaction) and not any(map(_speaks, view.after)):
+def plan(view: View, keep_tokens: int, *, force: bool = False, again: bool = False) -> Cut | str:
+    """Return the cut, or why there is none. With `force` a short history is cut, too: its newest turn alone is kept.
+
+    With `again` also what the last compaction kept is cut, though nothing was said since: it was too much.
+    """
+    if isinstance(view.boundary, Compaction) and not (again or any(map(_speaks, view.after))):
         return "nothing was said since the last compaction"
     entries = (*view.kept, *view.after)
     place = _place(entries, keep_tokens)

@@ -183,7 +183,8 @@ async def _in_pieces(job: Job, ask: Summarizer) -> str:
     blocks = blocks_of(job.messages)
     largest = max((len(block) for block in blocks), default=0) // 4
     ratio = 0.15 if largest > job.window * 0.1 else 0.4
-    room = max(2_000, int((job.window * ratio - OVERHEAD_TOKENS) / MARGIN))
+    # A small window has little room beside the task, an earlier summary and the answer.
+    room = max(min(2_000, job.window // 3), int((job.window * ratio - OVERHEAD_TOKENS) / MARGIN))
     pieces = chunks(blocks, room)
     if len(pieces) <= 1:
         return pieces[0] if pieces else ""

@@ -25,7 +25,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.messages import Message
+from homarus.core.messages import Assistant, Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.settings import size
@@ -38,9 +38,9 @@ MAX_FLUSH_FAILURES = 3
 
 
 class Cycle(Protocol):
-    """What a session remembers of its compactions: the counts across restarts, the failures as long as it is open."""
+    """What a session remembers of its compactions, across restarts but for `flush_failures`, which lasts while it is open."""
 
-    # The size of the history when it could last not be compacted, and how often saving memory failed in this cycle.
+    # The size of the history when it last got no summary, and how often saving memory failed in this cycle.
     failed_at: int | None
     flush_failures: int
 
@@ -152,7 +152,11 @@ class SessionWindow:
             await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
         full = heavy or tokens > self._facts.budget.compact_above
         if self._facts.compaction.enabled and full and not self._hopeless(tokens):
-            await self._shrink("threshold", tokens, cancel)
+            occasion, before = self._occasion("threshold"), self._ports.cycle.failed_at
+            shrunk = await self._shrink(occasion, tokens, cancel)
+            if not shrunk and self._rejected and before is not None and not cancel.cancelled:
+                # Half of what is kept for the answer is used up, and no better summary is to be had.
+                await self._compact(replace(occasion, last_resort=True), tokens, cancel)
             messages = await self._view()
         return messages
 
@@ -183,17 +187,25 @@ class SessionWindow:
         await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
-        """Make the history shorter after the provider refused it: compact, else shorten results, else keep what people said."""
+        """Make the history shorter after the provider refused it: compact, else shorten results, else keep what people said.
+
+        False means that what is asked now does not fit by itself.
+        """
         tokens = self._measure(self._session.history(self._facts.rules))
-        keep = self._facts.budget.compact_above // 4
-        if await self._shrink("overflow", tokens, cancel, keep=keep):
+        occasion = self._occasion("overflow")
+        occasion = replace(occasion, keep_tokens=occasion.room // 4)
+        # A model that gave no summary that would do a moment ago gives none now either.
+        if not self._rejected and await self._shrink(occasion, tokens, cancel):
             return True
-        if self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now()))):
+        if await self._shorten():
             return True
-        if not self._rejected or cancel.cancelled:  # a model that is down may give a summary later
+        if cancel.cancelled or not (await self._compact(replace(occasion, last_resort=True), tokens, cancel)).ok:
             return False
-        last = replace(self._occasion("overflow", keep=keep), last_resort=True)
-        return (await self._compact(last, tokens, cancel)).ok
+        await self._shorten()  # a compaction begins anew with what is shortened, and this one has to make room
+        return True
+
+    async def _shorten(self) -> bool:
+        return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
         """Compact because a person asked for it: where the model gives no summary that would do, what people said is kept."""
@@ -205,14 +217,14 @@ class SessionWindow:
         done = await self._compact(replace(occasion, last_resort=True), tokens, cancel)
         return replace(done, said=(*done.said, NO_SUMMARY)) if done.ok else done
 
-    def _occasion(self, reason: str, *, focus: str = "", keep: int | None = None) -> compact.Occasion:
+    def _occasion(self, reason: str, *, focus: str = "") -> compact.Occasion:
         budget = self._facts.budget
         return compact.Occasion(
             reason=reason,
             window=budget.window,
             reserve=budget.reserve,
             focus=focus,
-            keep_tokens=keep,
+            fixed=self._facts.fixed_tokens,
             number=self._ports.cycle.compactions + 1,
             rules=self._ports.rules(),
         )
@@ -220,7 +232,7 @@ class SessionWindow:
     def _hopeless(self, tokens: int) -> bool:
         """Say whether it failed a moment ago: the next try waits until there is more to summarise."""
         failed_at = self._ports.cycle.failed_at
-        return failed_at is not None and tokens < failed_at + max(1_000, self._facts.budget.reserve // 2)
+        return failed_at is not None and tokens < failed_at + self._facts.budget.reserve // 2
 
     def _measure(self, messages: tuple[Message, ...], line: int = 0) -> int:
         # What was counted before the last boundary counted a history that is no longer sent.
@@ -266,6 +278,8 @@ class SessionWindow:
             return ""
         if cycle.flushed_at == cycle.compactions or cycle.flush_failures >= MAX_FLUSH_FAILURES:
             return ""
+        if not any(isinstance(message, Assistant) for message in self._session.history()):
+            return ""  # nothing has been said yet that could be lost
         if compacting:
             return "compaction"
         if tokens >= facts.budget.flush_at:
@@ -286,11 +300,11 @@ class SessionWindow:
         else:
             self._ports.cycle.flush_failures += 1
 
-    async def _shrink(self, reason: str, tokens: int, cancel: Cancel, *, keep: int | None = None) -> bool:
-        done = await self._compact(self._occasion(reason, keep=keep), tokens, cancel)
+    async def _shrink(self, occasion: compact.Occasion, tokens: int, cancel: Cancel) -> bool:
+        done = await self._compact(occasion, tokens, cancel)
         self._rejected = done.rejected
-        if done.ok:
-            return True
+        if done.ok or done.nothing_to_do:
+            return done.ok
         # Told once until it works again: the next try would most likely fail in the same way.
         first, self._ports.cycle.failed_at = self._ports.cycle.failed_at is None, tokens
         self._gave_up = True
@@ -303,7 +317,7 @@ class SessionWindow:
         # Before anything is paid for: saving memory, and the hooks, are for a compaction that takes place.
         cut = compact.plan_for(self._session, self._facts.compaction, occasion)
         if isinstance(cut, str) and self._ports.host.is_default:
-            return compact.Compacted(False, cut, tokens, tokens)
+            return compact.Compacted(False, cut, tokens, tokens, nothing_to_do=True)
         await self._save_memory(await self._view(), tokens, compacting=True, cancel=cancel)
         cancel.check()
         known = {"reason": occasion.reason, "tokensBefore": tokens, "messageCount": len(self._session.history())}
@@ -318,7 +332,9 @@ class SessionWindow:
             done = await compact.compact(self._session, settings, occasion, ask, cut)
         if done.ok:
             self._ports.cycle.compacted(done.tokens_after)
-            self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
+            # Whoever had no summary is asked for one again when there is more to summarise, and nobody is told twice.
+            self._ports.cycle.failed_at = done.tokens_after if occasion.last_resort else None
+            self._ports.cycle.flush_failures = 0
             self._pruned = PruneState()
             self._summary = done.summary
             fixed = self._ports.renew()

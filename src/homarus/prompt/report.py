@@ -71,6 +71,8 @@ class About(Struct, frozen=True, rename="camel", kw_only=True):
     window: int = 0
     session_tokens: int | None = None
     messages: dict[str, int] = {}
+    # Tools for which the window is too small.
+    tools_left_out: tuple[str, ...] = ()
 
 
 class FileRow(Struct, frozen=True, rename="camel"):

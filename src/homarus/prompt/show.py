@@ -51,6 +51,7 @@ def list_lines(report: Report) -> list[str]:
         f"Skills list (system prompt text): {_size(report.skills)} ({len(report.skill_rows)} skills)",
         *_names("Skills", [row.name for row in report.skill_rows], SKILLS_SHOWN),
         *_names("Tools", [row.name for row in report.tool_rows], TOOLS_SHOWN),
+        *left_out_lines(about.tools_left_out, about.window),
         f"Tool list (system prompt text): {_size(report.tool_list)}",
         f"Tool schemas (JSON): {_size(report.tool_schemas)} (counts toward context; not shown as text)",
         "",
@@ -145,6 +146,14 @@ def _names(title: str, names: Sequence[str], shown: int) -> list[str]:
         return [] if title == "Skills" else [f"{title}: none"]
     more = f" (+{len(names) - shown} more)" if len(names) > shown else ""
     return [f"{title}: {', '.join(names[:shown])}{more}"]
+
+
+def left_out_lines(names: Sequence[str], window: int) -> list[str]:
+    """Say which tools a small window leaves out, and how one of them is had all the same."""
+    if not names:
+        return []
+    why = f"a window of {window:,} tokens has little room beside them; tools.alsoAllow brings one back by its name"
+    return [f"Tools left out: {', '.join(names)} ({why})"]
 
 
 def _session_line(report: Report) -> str:

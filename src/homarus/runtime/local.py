@@ -29,6 +29,7 @@ from homarus.core.messages import (
     ToolCall,
     ToolResult,
     Trust,
+    Usage,
     User,
 )
 from homarus.core.routes import SessionKey
@@ -259,7 +260,7 @@ class LocalClient:
             cost=await self.operations.spent(session),
             model=model,
             window=self.home.models.window(self.home.config.agent(session.agent_id), ref) if ref else 0,
-            used=next((usage.total for usage in reversed(answers) if usage.total), 0),
+            used=_used(row, answers),
             busy=lane.busy if lane else False,
             waiting=len(lane.waiting) if lane else 0,
             children=len(self.children.books.look(session).open),
@@ -412,3 +413,10 @@ class LocalClient:
 
     async def aclose(self) -> None:
         await self.runtime.aclose()
+
+
+def _used(row: SessionEntry, answers: Sequence[Usage]) -> int:
+    """Return how many tokens the window holds: as a compaction left it, else as the newest answer was counted."""
+    if row.compaction_count and row.total_tokens and not row.total_tokens_fresh:
+        return row.total_tokens
+    return next((usage.total for usage in reversed(answers) if usage.total), 0)

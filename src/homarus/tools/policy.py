@@ -35,6 +35,8 @@ PROFILES: dict[str, tuple[str, ...]] = {
     "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web", "mcp")), "image", "cron"),
     "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status", "group:mcp"),
     "full": ("*",),
+    # What a small window has room for: files, commands and memory, and what the owner added to the program's own tools.
+    "lean": (*("read", "write", "edit", "exec", "memory_search", "memory_get", "memory_retain"), "group:plugins"),
 }
 Profile = Annotated[str, one_of(PROFILES)]
 # What other programs call a tool of ours, in a rule and in a call.

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from homarus import __version__
-from homarus.agent.session_state import prompt_report
+from homarus.agent.model import stored_override
+from homarus.agent.session_state import next_tools, prompt_report
 from homarus.commands.command import Command, CommandContext, CommandReply, Need, said
 from homarus.commands.groups.model import auth_of, current
 from homarus.commands.skills import skill_commands
@@ -15,7 +16,7 @@ from homarus.context.budget import measure
 from homarus.core.clock import epoch_ms
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
-from homarus.prompt.show import context_mode, detail_lines, help_text, list_lines, map_lines
+from homarus.prompt.show import context_mode, detail_lines, help_text, left_out_lines, list_lines, map_lines
 from homarus.subagents.book import ChildRecord
 
 _GROUPS = {
@@ -132,10 +133,10 @@ async def whoami(ctx: CommandContext) -> CommandReply:
 
 async def tools(ctx: CommandContext) -> CommandReply:
     """List the tools of the next turn."""
-    specs = [tool.spec for tool in ctx.home.toolkit.box(ctx.session.agent_id).tools.values()]
-    if not specs:
-        return said("There are no tools here.")
-    return said("\n".join(f"{spec.name}: {single_line(spec.description, 100)}" for spec in specs))
+    override = stored_override(ctx.entry, ctx.session)
+    tools = next_tools(ctx.home, ctx.session, override.model if override else "")
+    lines = [f"{spec.name}: {single_line(spec.description, 100)}" for spec in tools.specs]
+    return said("\n".join([*(lines or ["There are no tools here."]), *left_out_lines(tools.left_out, tools.window)]))
 
 
 async def tasks(ctx: CommandContext) -> CommandReply:

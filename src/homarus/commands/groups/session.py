@@ -87,6 +87,8 @@ async def undo_compact(ctx: CommandContext) -> CommandReply:
         return said("A turn is running. /stop it first, or try again when it is done.")
     with ctx.home.opened(ctx.session) as live:
         done = undo(live.writer)
+    if done:
+        ctx.save(total_tokens=0)  # how large it is now, the next turn says
     return said("The last compaction is undone." if done else "There is no compaction to undo.")
 
 
