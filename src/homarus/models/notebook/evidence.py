@@ -326,21 +326,40 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     return text
 
 
-def same_matter(text: str, found: Sequence[Line], *, sure: bool) -> Line | None:
+def same_matter(text: str, found: Sequence[Line], *, sure: bool, shifted: bool = False) -> Line | None:
     """Return the line that a correction is about: the one with which it shares most, the newest of equals.
 
-    One name is enough for a sentence that says it is a correction; one that only sounds so must share more.
+    One name is enough for a sentence that says it is a correction; one that only sounds so must share more, unless it tells
+    that something got another time or figure (`shifted`) and the line has one for the same thing.
     """
     new = read(text)
-    shared = [(_shared(new, read(line.text)), line.order, line) for line in found if line.text != text]
-    most = max(shared, key=lambda one: one[:2], default=None)
-    return most[2] if most and most[0] >= (1.2 if sure else 2.4) else None
+    shared = [(*_shared(new, read(line.text)), line.order, line) for line in found if line.text != text]
+    most = max(shared, key=lambda one: (one[0], one[2]), default=None)
+    if most is None:
+        return None
+    total, same_thing, _, line = most
+    return line if total >= (1.2 if sure else 1.5 if shifted and same_thing else 2.4) else None
 
 
-def _shared(new: Reading, old: Reading) -> float:
-    total = 0.0
+# Words that say when: two lines that have no more in common speak of other matters.
+_DAY = late(
+    r"\A(?:januar|februar|m[aä]r|april|mai|may|ju[nl]|august|september|o[kc]tob|novem|de[cz]em|mon(?!a|e|i)|tue|wed|thu|fri|sat|sun|die?nst|mittwo|donners|freit|samst|sonn"
+    r"|first|second|third|last|next|erst|zweit|dritt|letzt|näch|nach|week|woch|month|monat|year|jahr|day|tag|today|heut|tomorr|morg|even|abend|half|halb|from|nur|only)"
+)
+_MEASURED = ({"@time", "@often"}, {"@money", "@figure", "@number", "@code"})
+
+
+def _shared(new: Reading, old: Reading) -> tuple[float, bool]:
+    """Return how much two lines have in common, and whether both give a time, or a figure, for the same thing."""
+    total, thing = 0.0, False
     for word in new.words:
         near = max((alike(word, told) for told in old.parts if not told.light), default=0.0)
         named = any(told.name and told.stem == word.stem for told in old.words)
-        total += 0.0 if word.light else 1.4 if named else near
-    return total
+        if not word.light:
+            total += 1.4 if named else near * (1.4 if word.inside else 1.0)
+            thing = thing or (
+                near >= 0.65
+                and not (named or word.name or word.trait or _DAY.match(word.stem) or word.stem[:1].isdigit())
+            )
+    alike_values = any(new.values & kind and old.values & kind for kind in _MEASURED)
+    return total + (0.5 if alike_values and thing else 0.0), alike_values and thing

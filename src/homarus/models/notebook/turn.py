@@ -37,14 +37,19 @@ _OPINION = late(
 _RETAIN = late(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
 _ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
-# What tells that a sentence replaces something: at its start for sure, inside it perhaps.
+# What tells that a sentence replaces something: at its start for sure, inside it perhaps, and more so where something got another time or figure.
 _CORRECTS = late(
-    r"\s*(?:no[,:]|no wait|change of plans?|ich habe? mich vertan|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
+    r"\s*(?:(?:oh|ach|ok|okay|so|also|ugh|hm+|small|quick|kleiner?|kurzer?|noch ein)[,:]?\s+)*(?:no[,:]|no wait|change of plans?|ich habe? mich vertan|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|i was mistaken|hang on|hold on|eigentlich|korrektur|nein|doch|berichtigung|änderung|nachtrag|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
     re.IGNORECASE,
 )
 _CHANGED = late(
     r"\b(?:now|no longer|any ?more|these days|(?:has|have) (?:moved|changed|switched|become)|(?:moved|changed|switched) to|instead|, not|jetzt|nicht mehr|doch"
     r"|stattdessen|umgezogen|gewechselt|neuerdings|mittlerweile|inzwischen)\b",
+    re.IGNORECASE,
+)
+_SHIFTED = late(
+    r"\b(?:verschoben|(?:vor)?verlegt|verlängert|erhöht|gestiegen|gesenkt|geändert|ab jetzt|sondern|nicht mehr|statt|postponed|rescheduled|extended|pushed back|put (?:back|off)|brought forward"
+    r"|(?:has|have|was|were|been|is|got) (?:moved|changed|raised|cancelled)|(?:moved|changed) (?:to|from|again)|changed|moved(?=,)|(?:goes|gone|went|going) (?:up|down)|instead of|no longer|the old one|new slot)\b",
     re.IGNORECASE,
 )
 
@@ -179,11 +184,12 @@ def _keep(intent: Intent, got: Got, desk: Desk) -> Next:
     sure = _CORRECTS.match(text) is not None
     searched: list[ToolResult] = []
     old = None
-    if intent.kind is Kind.KEEP and (sure or _CHANGED.search(text)) and (look := desk.look(text)):
+    shifted = _SHIFTED.search(text) is not None
+    if intent.kind is Kind.KEEP and (sure or shifted or _CHANGED.search(text)) and (look := desk.look(text)):
         if not got:
             return [look]
         searched = [got[0]]
-        old = evidence.same_matter(text, evidence.gathered([got[0].text]), sure=sure)
+        old = evidence.same_matter(text, evidence.gathered([got[0].text]), sure=sure, shifted=shifted)
     extra: dict[str, object] = {"kind": "opinion"} if _OPINION.search(text) else {}
     if old is not None and "#L" in old.source:
         extra["supersedes"] = old.source
