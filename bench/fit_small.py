@@ -165,14 +165,17 @@ def teach(rows: list[Row], model: Small, minutes: float, *, go_on: bool) -> None
     step = torch.optim.AdamW([{"params": [model.words], "weight_decay": 0.0}, {"params": others}], weight_decay=0.01)
     began, done, losses = time.time(), 0, []
     end = began + 60 * minutes
-    while time.time() < end:
+    while True:
         random.shuffle(rows)
         for start in range(0, len(rows) - CHUNK + 1, CHUNK):
             near = sorted(rows[start : start + CHUNK], key=lambda one: len(one.question) + max(map(len, one.lines)))
             groups = [near[at : at + QUESTIONS] for at in range(0, len(near), QUESTIONS)]
             random.shuffle(groups)
             for group in groups:
-                left = max(0.0, (end - time.time()) / (60 * minutes))
+                left = (end - time.time()) / (60 * minutes)
+                if left <= 0:
+                    model.eval()
+                    return
                 for each, rate in zip(step.param_groups, most, strict=True):
                     each["lr"] = rate * min(1.0, (1 - left) / 0.03, left)
                 loss = loss_of(model.scored(group).view(len(group), LINES), [one.answer for one in group])
@@ -185,7 +188,6 @@ def teach(rows: list[Row], model: Small, minutes: float, *, go_on: bool) -> None
                 if done % 500 == 0:
                     mean = sum(losses[-500:]) / 500
                     print(f"{done} steps: {mean:.3f}, {time.time() - began:.0f} s of {60 * minutes:.0f}", flush=True)
-    model.eval()
 
 
 @torch.inference_mode()

@@ -75,9 +75,11 @@ class Eager:
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         # A summary is asked for without tools, and notes before it are asked for with few: there the model is alone.
-        if isinstance(request.messages[-1], User) and {"read", "ls"} <= {tool.name for tool in request.tools}:
+        if isinstance(request.messages[-1], User) and {"read", "exec"} <= {tool.name for tool in request.tools}:
             name, arguments = (
-                ("ls", {"path": "."}) if len(request.messages) % 8 < 4 else ("read", {"path": "AGENTS.md"})
+                ("memory_search", {"query": "files"})
+                if len(request.messages) % 8 < 4
+                else ("read", {"path": "AGENTS.md"})
             )
             call = ToolCall(f"call_{len(request.messages)}", name, arguments)
             yield Stop(Assistant((call,), stop_reason=StopReason.TOOL_USE))

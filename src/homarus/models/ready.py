@@ -53,7 +53,10 @@ def check_choice(models: Models, ref: ModelRef) -> None:
     One that is only newer than the list is taken, and so is a file that is still to be fetched.
     """
     if models.registry.is_remote(ref.provider):
-        models.registry.check(ref)
+        try:
+            models.registry.check(ref)
+        except ConfigError as wrong:
+            raise Unknown(wrong.message, cure=wrong.cure) from wrong
     listed = {info.id for info in models.catalog.models(ref.provider)}
     meant = near(ref.model, listed) if ref.model not in listed and not any(c.isdigit() for c in ref.model) else ""
     if meant:

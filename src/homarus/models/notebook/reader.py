@@ -2,7 +2,7 @@
 
 `match.py` counts what question and line have in common; that cannot tell "the flight costs 210" from "the flight is at two"
 for somebody who asks when. This network can, somewhat: each word is seen with its neighbours, looks for its like in the other text, and
-is compared with what it found there. `python -m bench.fit_reader` taught it on what invented people tell and ask.
+is compared with what it found there. `python -m bench.fit_small` taught it on what invented people tell and ask.
 German is read by its English words (`gloss.py`).
 """
 
