@@ -1,7 +1,7 @@
 """`python -m bench.fit_reader`: teach MiniLM to read for the notebook, on bench/notebook_people, and write down what it learnt.
 
-It learns small changes of MiniLM, which then reads question and line together; `--go-on` learns more. The two smaller readers learn from it
-(`bench.fit_students`).
+It learns small changes of MiniLM, which then reads question and line together; `--go-on` learns more. `bench.fit_small` teaches the reader that
+needs no MiniLM.
 
 The people and all they tell and ask are invented, and written by hand for this. A question is learnt with the line that answers it, lines of the
 same person that are near it, and "none of them"; beside the questions that nothing answers stand questions of other people, and
@@ -36,6 +36,8 @@ PAIRS, GROUPS = 4, 48  # lines of a question, questions of a step
 LARGE = 100  # lines from which on a person is learnt from twice: in a large notebook most lines have others like them
 OTHERS = 6  # questions of other people, for each person
 TAKEN_OUT = 0.15
+DROP, HIDDEN = 0.1, 0.06  # of the numbers in between and of the words, in a step: without it what was seen is learnt by heart
+MASK, LAST_MARK = 103, 998  # in MiniLM's vocabulary: a word that is not seen, and the last one that is none
 MATRICES = {
     "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
     "out": "attention.output.dense", "wide": "intermediate.dense", "narrow": "output.dense",
@@ -134,13 +136,18 @@ class MiniLM(nn.Module):
             # Torch's own attention is several times slower on the way back here.
             near = query * (WIDTH // HEADS) ** -0.5 @ key.transpose(2, 3) + hidden.to(query.dtype)
             mixed = (torch.softmax(near, -1).to(query.dtype) @ value).transpose(1, 2).reshape(size, length, WIDTH)
-            state = fn.layer_norm(state + layer.out(mixed), (WIDTH,), *layer.norm1, 1e-12)
+            state = fn.layer_norm(state + self.some(layer.out(mixed)), (WIDTH,), *layer.norm1, 1e-12)
             wide = fn.gelu(layer.wide(state), approximate="tanh")
-            state = fn.layer_norm(state + layer.narrow(wide), (WIDTH,), *layer.norm2, 1e-12)
+            state = fn.layer_norm(state + self.some(layer.narrow(wide)), (WIDTH,), *layer.norm2, 1e-12)
         weight = mask[:, :, None].to(state.dtype)
         return (state * weight).sum(1) / weight.sum(1)
 
+    def some(self, values: Any) -> Any:
+        return fn.dropout(values, DROP, self.training)
+
     def forward(self, ids: Any, mask: Any, kinds: Any) -> Any:
+        if self.training:
+            ids = ids.masked_fill((torch.rand(ids.shape) < HIDDEN) & (ids > LAST_MARK), MASK)
         return self.answers(self.encode(ids, mask, kinds).float()).squeeze(-1)
 
     @torch.no_grad()
@@ -188,12 +195,14 @@ def _tensors(found: list[Any]) -> tuple[Any, Any, Any]:
 
 @torch.inference_mode()
 def embedded(base: MiniLM, words: Any, texts: list[str]) -> Any:
-    rows = []
-    for start in range(0, len(texts), 128):
-        ids, mask, _ = _tensors(words.encode_batch(texts[start : start + 128]))
+    found = torch.empty(len(texts), WIDTH)
+    order = sorted(range(len(texts)), key=lambda at: len(texts[at]))  # texts of like length have little to fill up
+    for start in range(0, len(order), 64):
+        part = order[start : start + 64]
+        ids, mask, _ = _tensors(words.encode_batch([texts[at] for at in part]))
         with torch.autocast("cpu", torch.bfloat16):
-            rows.append(base.encode(ids, mask).float())
-    return fn.normalize(torch.cat(rows), dim=1)
+            found[part] = base.encode(ids, mask).float()
+    return fn.normalize(found, dim=1)
 
 
 @torch.inference_mode()
@@ -240,7 +249,7 @@ def _longest(asked: Asked) -> int:
 
 def teach(minutes: float, rate: float, *, go_on: bool) -> None:
     """Learn for so long; the rate rises at first and falls to nothing. Who has many lines is learnt from twice."""
-    words, base, model = tokenizer(), MiniLM(0), MiniLM(RANK)
+    words, base, model = tokenizer(), MiniLM(0).eval(), MiniLM(RANK)
     if go_on:
         model.take(load_file(str(CHANGES)))
     learn, judge = (questions(each, base, words, others=not at) for at, each in enumerate(everybody()))
@@ -275,6 +284,7 @@ def teach(minutes: float, rate: float, *, go_on: bool) -> None:
                 save_file(model.learnt(), str(CHANGES.with_suffix(".part")))
                 mean = sum(losses[-200:]) / 200
                 print(f"{done} steps: {mean:.3f}, {time.time() - began:.0f} s of {60 * minutes:.0f}", flush=True)
+    model.eval()
     save_file(model.learnt(), str(CHANGES))
     CHANGES.with_suffix(".part").unlink(missing_ok=True)
     pairs = [(one.question, one.person.told[at]) for one in judge for at in one.order[:16]]
