@@ -15,6 +15,9 @@ import msgspec
 from homarus.core.patterns import late
 
 SURE, MAYBE = 6.0, 1.0  # from here on it is a question, or may be one
+TELLS = (
+    -6.0
+)  # below, it tells something even if a question mark stands at its end ("Ines hates surprise parties, loves opera??")
 MOST = 24  # words that are looked at
 _WORD = late(r"[^\W_]+(?:['’][^\W\d_]+)?|[^\w\s]")
 

@@ -6,12 +6,15 @@ A line is one note, never torn: only a question or an instruction beside a state
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.models.notebook.asks import MAYBE, asks
+from homarus.models.notebook.asks import MAYBE, SURE, TELLS, asks
+from homarus.models.notebook.block import is_text
+from homarus.models.notebook.orders import on_manner
 
 
 class Kind(StrEnum):
@@ -27,6 +30,7 @@ class Kind(StrEnum):
     LIST = "list"
     TODOS = "todos"
     DONE = "done"
+    TELLS_DONE = "tells done"  # it may tick a task off: kept as it is where it names none
     FORGET = "forget"
     TODAY = "today"
     TIME = "time"
@@ -52,7 +56,7 @@ class Intent(Struct, frozen=True):
 MAX_LINES, MAX_LENGTH = 8, 1_500  # a longer message is a paste: kept whole, as one block
 _I = re.IGNORECASE
 _S = re.IGNORECASE | re.DOTALL
-_PLEASE = r"(?:(?:please|pls|bitte|hey|ok(?:ay)?|also|and|und)[,\s]+)*(?:(?:can|could|would|will) you (?:please )?|(?:kannst|könntest) du (?:bitte |mal )*)?"
+_PLEASE = r"(?:(?:please|pls|bitte|hey|ok(?:ay)?|also|and|und)[,\s]+)*(?:(?:can|could|would|will) you (?:(?:please|kindly|maybe|just) )*|(?:kannst|könntest) du (?:bitte |mal )*)?"
 _END = late(r"(?<=[.!?？。！؟])[\"”’')\]]*\s+(?=[^\W_]|[\"“„¿(-])")
 # A full stop that ends a short form and no sentence, or that makes a number an ordinal ("am 2. Mai").
 _SHORT = late(
@@ -62,7 +66,8 @@ _SHORT = late(
 )
 _ASKED = late(r"[?？؟][\s\"”')\]]*\Z")
 # How a question begins that lacks its mark; "did my ankle in" begins so too, and `asks.py` decides.
-_WH = r"(?:(?:what|which|who|whom|whose|when|where|why|how)(?:'s|s|'re)?|wann|wo|wer|wem|wen|was|wie|warum|wieso|woher|wohin|welche[rsmn]?)\b"
+_WHAT = r"(?:what|which|who|whom|whose|when|where|why|how|wann|wo|wer|wem|wen|was|wie|warum|wieso|woher|wohin|welche[rsmn]?)"
+_WH = rf"{_WHAT}(?:'?s|'(?:re|d|ll|ve))?\b"
 _OPENING = late(
     _WH
     + r"|(?:do|does|did|is|are|am|was|were|can|could|should|would|will|has|have|had|ist|sind|war|hat|habe|haben|kann|muss|soll|gibt|darf|weißt)\b",
@@ -70,14 +75,14 @@ _OPENING = late(
 )
 # "When I was six …" and "Wo die Schlüssel liegen: …" ask nothing: the verb does not stand before its subject.
 _CLAUSE = late(
-    _WH
+    _WHAT
     + r"\s+(?:i|we|you|he|she|it|they|the|my|our|your|his|her|their|a|an|to|ich|wir|du|er|es|man|der|die|das|den|mein\w*|unser\w*|ein\w*)\b",
     _I,
 )
 _KEEP = late(
     _PLEASE
     + r"(?:remember|note(?: down)?|keep in mind|memori[sz]e|write (?:down|this down)|make a note|take a note|save|store|record|jot down"
-    r"|don'?t forget|do not forget|fyi|for the record|merke? (?:dir|es dir)?|notiere?(?: dir)?|schreib(?:e)? (?:dir )?auf|vergiss nicht|denk dran)"
+    r"|(?:don'?t|do not|never) forget|fyi|for the record|merke? (?:dir|es dir)?|notiere?(?: dir)?|schreib(?:e)? (?:dir )?auf|vergiss (?:bitte )?(?:nicht|nie)|denk (?:bitte )?(?:dran|daran))"
     r"(?:,?\s+(?:that|this|the fact that|dass|of|bitte|folgendes))*\s*[:,–-]*\s+(.+)",
     _S,
 )
@@ -96,7 +101,7 @@ _ERRAND = late(
 )
 _SEARCH = late(
     rf"{_PLEASE}(?:search|look)\s+(?:in )?(?:my\s+|your\s+|the\s+)?(?:memory|notes?)?\s*(?:for|up|about)\s+(.+)"
-    rf"|{_PLEASE}(?:recall|find|look up|tell me(?! a (?:joke|story))(?: again)?(?: about)?|remind me (?:again )?(?=wh|how)|i forgot (?=wh|how|my|the))\s*(.+)"
+    rf"|{_PLEASE}(?:recall|find|look up|tell me(?! a (?:joke|story))(?: again)?(?: about)?|remind me (?:again )?(?=wh|how)|i forgot (?=wh|how))\s*(.+)"
     rf"|{_PLEASE}(?:such(?:e)?|finde?|sag(?:e)? mir|erzähl(?:e)?(?: mir)?(?: von| über)?|schau(?:e)? nach)\s+(?:in (?:meinen|den) notizen\s+)?(?:nach\s+)?[,:]?\s*(.+)",
     _S,
 )
@@ -119,14 +124,27 @@ _TODOS = late(
     r"|what(?:'s| is) (?:left|still open|next) to do\??|was (?:muss|soll) ich (?:noch |heute )*(?:tun|machen|erledigen)[\s.?!]*|was (?:ist|gibt es|steht) (?:noch )?(?:zu tun|zu erledigen|an)[\s.?!]*",
     _S,
 )
+_TICKED = r"(?:done|finished|complete[d]?|erledigt|fertig|abgehakt)"
 _DONE = late(
-    r"(?:done|finished|erledigt|fertig|check(?:ed)? off|tick(?:ed)? off|hake? ab)\s*[:,–-]?\s+(.+)|(?:mark|tick|check|streich(?:e)?)\s+(.+?)\s+(?:as (?:done|finished)|off|als erledigt|ab)[.!]*"
-    r"|(?:i(?:'ve| have)? (?:already )?(?:done|finished|completed|took care of|dealt with))\s+(.+)|(.+?) (?:is done|has been done|ist erledigt|habe ich erledigt)[.!]*",
+    rf"{_TICKED}\s*(?::|\s[–-]\s)\s*(.+)|{_PLEASE}(?:check|tick|cross)(?:ed)? off\s*:?\s+(.+)|{_PLEASE}hake? (.+?) ab[.!]*"
+    rf"|{_PLEASE}(?:mark|tick|check|cross|set|markiere?|setze?|streiche?)\s+([^.;,]+?)\s+(?:(?:as|als|auf) {_TICKED}|off(?: (?:my|the|our) (?:to-?do )?list)?)[.!]*"
+    r"|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(?:to-?do|task) (.+)|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(.+?) (?:to-?do|task)[.!]*",
     _S,
 )
+# It only sounds like a tick: "I finished reading the paper" may tell of something else.
+_TELLS_DONE = late(
+    rf"(?:(?:i|we)(?:'ve| have| am| are|'m|'re)? (?:already |just |now )*)?(?:done|finished|completed|took care of|taken care of|dealt with)(?: with)?\s+(.+)|(?:erledigt|fertig)(?: mit)?\s+(.+)"
+    rf"|(?:ich|wir) (?:habe|hab|haben) (.+?) {_TICKED}[.!]*|(.+?) (?:is|are|has been|have been|ist|sind|wurde|wurden|habe? ich|hab ich) (?:now |already |all |jetzt |schon |nun |bereits )*{_TICKED}[.!]*",
+    _S,
+)
+_NOTE = r"(?:(?:the|my|our|your|that|this) )?(?:last )?(?:notes?|lines?|facts?|entry|entries|to-?dos?|tasks?|items?|reminders?)"
+_NOTIZ = r"(?:(?:die|meine|unsere|das|den|diese) )?(?:letzte[n]? )?(?:notiz|zeile|eintrag|todo|aufgabe|erinnerung)"
 _FORGET = late(
-    rf"{_PLEASE}(?:forget|delete|remove|erase|strike|drop|scrap)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|the (?:note|line|fact|entry) (?:about|on|that|with)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
-    rf"|{_PLEASE}(?:vergiss|lösche?|entferne?|streiche?)\s+(?:bitte\s+)?(?:die notiz (?:über|zu|mit|von)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
+    rf"{_PLEASE}(?:forget|delete|erase)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|{_NOTE} (?:about|on|that|with|of|for|to)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
+    # "remove the stain", "drop the keys at Ann's" and "streiche den Zaun" are errands.
+    rf"|{_PLEASE}(?:remove|strike(?: out)?|drop|scrap|cancel|cross out)\s+(?:{_NOTE} (?:about|on|that|with|of|for|to)\s+(.+)|(that|this|it|{_NOTE})|(.+?) from (?:my |the |our |your )?(?:notes?|memory|list|to-?dos?|to-?do list|tasks))[.!]*"
+    rf"|{_PLEASE}(?:vergiss|lösche?)\s*,?\s+(?:bitte\s+)?(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
+    rf"|{_PLEASE}(?:entferne?|streiche?)\s+(?:bitte\s+)?(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+(.+)|(das|dies|es|{_NOTIZ})|(.+?) (?:von der|aus der|aus den|aus meinen) (?:liste|notizen|todo-liste|aufgabenliste))[.!]*"
     r"|(undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück)[\s.!]*",
     _S,
 )
@@ -143,15 +161,22 @@ _HELP = late(
     r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
     _I,
 )
-_GREET = late(r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin|servus|grüß dich|guten (?:morgen|tag|abend)|hola|bonjour|ping)\b[\s\w,]{0,12}[.!]*", _I)  # fmt: skip
-_THANK = late(r"(?:thanks?|thank you|thx|cheers|danke|vielen dank|merci|gracias)\b[\s\w,]{0,20}[.!]*", _I)
-_PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|gute nacht|tschüss|auf wiedersehen|bis (?:bald|morgen|später)|ciao)\b[\s\w]{0,12}[.!]*", _I)  # fmt: skip
+# One word may stand behind a greeting: "hi Ann". More is something told: "hey Anna called".
+_GREET = late(r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin(?: moin)?|servus|grüß dich|guten (?:morgen|tag|abend)|hola|bonjour|ping)\b(?:[\s,]+(?:to you|my friend|du da|liebes notizbuch|\w{1,12}))?[\s.!]*", _I)  # fmt: skip
+_THANK = late(
+    r"(?:(?:many )?thanks|thank you|thank u|thx|ty|cheers|danke|dankeschön|vielen dank|merci|gracias)\b(?:[\s,]+(?:a (?:lot|bunch|million)|so much|very much|again|that(?:'s| is) (?:great|all|perfect|it)|for (?:that|this|everything|(?:the|your) (?:help|info|answer|reminder)|asking)"
+    r"|dir|euch|ihnen|sehr|schön|vielmals|dir sehr|für (?:alles|die (?:hilfe|auskunft|antwort|info))|\w{1,12}))?[\s.!]*",
+    _I,
+)
+_PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|see ya|gute nacht|tschüss|auf wiedersehen|bis (?:bald|morgen|später|dann)|ciao)\b(?:[\s,]+(?:on )?\w{1,12})?[\s.!]*", _I)  # fmt: skip
 _NOD = late(
-    r"(?:ok(?:ay)?|great|cool|nice|perfect|super|yes|no|nope|yep|sure|fine|alright|all right|got it|ja|nein|genau|gut|prima|klar|passt)\b[\s,]*(?:then|great|thanks|good|cool|danke|dann|gut)?[.!]*|(?:test|testing|asdf)[.!\d]*|[^\w?]+",
+    r"(?:(?:oh|ah|ach|hm+|well|na|aha)[\s,]*)?(?:ok(?:ay)?|k|great|cool|nice|perfect|super|yes|no|nope|yep|yeah|sure|fine|alright|all right|got it|i see|right|exactly|correct|good|wow|oh|ah|aha|hm+|h[ae]h[ae]\w*|lol|rofl|oops|sorry|never ?mind|whatever|maybe|interesting|awesome|thanks|really"
+    r"|ja|nein|nee|doch|genau|gut|prima|klar|passt|stimmt|richtig|super|toll|schade|egal|vielleicht|ach so|achso|na gut|mal sehen|lass mal|macht nichts|kein problem|no problem|no worries"
+    r"|i (?:don'?t|do not) (?:know|care|mind)|i dunno|dunno|idk|no idea|not sure|(?:ich )?weiß (?:ich |es )?(?:auch )?nicht|keine ahnung)\b[\s,]*(?:then|great|thanks|good|cool|danke|dann|gut|no|know|either|yet|lol|haha|ok|und|so)?[\s.!…]*|(?:test|testing|asdf)[.!\d]*|[^\w?]+",
     _I,
 )
 _SELF = late(
-    r"how (?:are|r) (?:you|u)\b.*|how(?:'s| is) it going\b.*|wie geht(?:'s| es)?(?: dir)?[\s?.!]*|are you\b.*|bist du\b.*|who (?:made|built|wrote|created) you\b.*|what(?:'s| is) your name\b.*|wie heißt du\b.*"
+    r"how (?:are|r) (?:you|u)\b.*|how(?:'?s| is) it going\b.*|what'?s up[\s?.!]*|wie geht(?:'?s| es)?(?: dir)?(?: heute)?[\s?.!]*|are you\b.*|bist du\b.*|who (?:made|built|wrote|created) you\b.*|what(?:'s| is) your name\b.*|wie heißt du\b.*"
     r"|(?:is|are) my (?:data|notes?)\b.*(?:safe|private|secure|sent|stored|kept)\b.*|where (?:is|are) my (?:data|notes?)(?: kept| stored| saved)?[?.!]*|wo (?:sind|liegen) meine (?:daten|notizen)\b.*"
     r"|(?:can|could|do) you (?!tell|find|look|search|remember|recall|note|keep|show|read|list|know)\b.*\?|kannst du (?!mir sagen|dich|finden|nachsehen|zeigen)\b.*\?",
     _I,
@@ -167,14 +192,23 @@ _REMIND = late(
     _S,
 )
 # Work for a model that understands, or for tools that a notebook does not use. Verbs that also begin a note ("call mum") are not among these.
+_WORK = late(
+    _PLEASE
+    + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|analy[sz]e|debug|refactor|ignore (?:all|your|previous|everything)|pretend|act as"
+    r"|look (?:at|into|through|over) (?:this|that|it|these|the following)|go (?:through|over) (?:this|that|it|these)|write me|übersetze?|fasse?|erkläre?|berechne?|generiere?)\b(?!\s*[:=]|\w*'s\b|-)\s+\S.*"
+    rf"|{_PLEASE}(?:tell me a (?:joke|story)|erzähl(?:e)? (?:mir )?(?:einen|eine) (?:witz|geschichte))\b.*",
+    _S,
+)
+_NO_ORDER = r"(?!\s*[:=#]|\s+(?:is|are|was|were|ist|sind|war|waren|date[s]?|time[s]?|day[s]?|for|from|of|in|on(?! my)|at|by|until|till|um|am|im|ab|von|vom|für|bei|auf(?! mich)|alle|no\.|mon|tues?|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|mon-\w+)\b|\s+[#\d]|\w*'s\b|-)"
 _BEYOND = late(
     _PLEASE
-    + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|browse|run|execute|install"
-    r"|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
-    r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|pretend|act as|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
-    r"|übersetze?|fasse?|erkläre?|berechne?|rechne|schreib(?:e)?|erstell(?:e)?|generiere?|schick(?:e)?|sende?|bestell(?:e)?|buche?|spiel(?:e)?|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane?|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b(?!\s*[:=]|\s+(?:is|are|was|ist|sind|war|date|time|day)\b|\w*'s\b|-)\s+\S.*"
+    + r"(?:calculate|browse|run|execute|install|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|convert|compare|suggest|recommend|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
+    r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
+    r"|rechne|schreib(?:e)?|erstell(?:e)?|schick(?:e)?|sende?|bestell(?:e)?|(?:buche?|spiele?)(?= (?:mir|uns|mal|bitte|ein|eine[nmrs]?|das|die|den|musik)\b)|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b"
+    + _NO_ORDER
+    + r"\s+\S.*"
     rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"
-    rf"|{_PLEASE}(?:search|look (?:it )?up on) the (?:web|internet)\b.*|{_PLEASE}tell me a (?:joke|story)\b.*|erzähl(?:e)? (?:mir )?(?:einen|eine) (?:witz|geschichte)\b.*|ignore (?:all|your|previous)\b.*",
+    rf"|{_PLEASE}(?:search|look (?:it )?up on) the (?:web|internet)\b.*",
     _S,
 )
 _HEARTBEAT = late(r"HEARTBEAT_OK")
@@ -204,6 +238,45 @@ _ABOUT = (
     (_DONE, Kind.DONE),
     (_SEARCH, Kind.ASK),
 )
+# A polite question that is an order; in German the verb stands at the end.
+_POLITE = late(
+    r"(?:(?:please|pls|bitte|hey|hi|hallo|ok(?:ay)?|also|and|und)[,\s]+)*(?:(?:can|could|would|will) you |(?P<du>(?:kannst|könntest|würdest|magst|willst) du ))(?:(?:please|kindly|maybe|just|quickly|dir|es|bitte|mal|kurz|noch|vielleicht|schnell) )*",
+    _I,
+)
+_ORDERS = (
+    (_LIST, Kind.LIST),
+    (_READ, Kind.READ),
+    (_TODO, Kind.TODO),
+    (_KEEP, Kind.KEEP),
+    (_FORGET, Kind.FORGET),
+    (_REMIND, Kind.REMIND),
+    (_DONE, Kind.DONE),
+)
+_TO_KEEP = r"(?:merken|notieren|aufschreiben|festhalten|behalten|speichern)"
+_GERMAN_ORDERS = (
+    (late(rf"{_TO_KEEP}\s*[:,]?\s+(?:dass |folgendes:? )?(?!w(?:o|ann|er|ie|as|en|em)\b)(.+)|(\S+ .+) {_TO_KEEP}", _S), Kind.KEEP),
+    (late(r"(?:mich|uns) (?:bitte )?(?:(?:\w+ )?daran )?erinnern,? (?:dass |an )?(?!w(?:o|ann|er|ie|as)\b)(.+)|(?:mich|uns) (.+?) erinnern", _S), Kind.REMIND),
+    (late(r"(.+?) (?:auf|in) (?:die|meine|unsere) (?:[\w-]+-?)?liste (?:setzen|schreiben|packen|tun)", _S), Kind.TODO),
+    (late(r"(.+?) (?:abhaken|als erledigt markieren)", _S), Kind.DONE),
+    (late(rf"(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+)?(.+?) (?:löschen|streichen|vergessen)|vergessen, (?:dass )?(.+)", _S), Kind.FORGET),
+)  # fmt: skip
+# "Can you remember the code?" asks for it; "can you remember that the code is 5?" tells it. "That restaurant where we ate" is no clause.
+_TELLING = late(
+    r"(?:remember|keep in mind|memori[sz]e|save|store|record)\s*(?::|,?\s*(?:that|this|the following|the fact that)(?:\s*:|\s+(?!\w+ (?:i|we|you|he|she|they|from|where|who|which|near|with)\b)\S+ \S))|(?:note|write|make a note|take a note|jot|don't forget|do not forget)\b.*\s\S+\s",
+    _S,
+)
+_RECALLING = late(r"(?:remember|keep in mind)\b", _I)
+# What is told; what strikes a line; what only looks into files; and in which lines a sentence may stand that is something else.
+_TOLD = frozenset({Kind.KEEP, Kind.TODO, Kind.REMIND, Kind.TELLS_DONE})
+_STRIKES = frozenset({Kind.FORGET, Kind.DONE})
+_FILES = frozenset({Kind.READ, Kind.LIST, Kind.REMIND})
+_PARTED = _TOLD - {Kind.REMIND} | _STRIKES | {Kind.ASK, Kind.GREET, Kind.THANK, Kind.NOD, Kind.BEYOND}
+# With a colon it is what it says, whatever follows.
+_PLAIN = late(r"(?:please )?(?:note|remember|notiere?|merk dir|fyi|to-?do|task|aufgabe|zu erledigen|done|finished|erledigt|fertig|abgehakt|tick off|check off|forget|delete|vergiss|lösche?|remind me)\s*:", _I)  # fmt: skip
+_QUESTION = late(_WH, _I)
+_THESE = late(r"\b(?:this|that|these|following|below|it|das|dies(?:en|es)?|folgende\w*|den text|the text)\b", _I)
+_THIS_LIST = late(r"(?:this|these|following|the following|folgendes)?:", _I)
+_TASK_LIST = late(rf"(?:(?:my|our|meine|unsere|new|neue|open) )*(?:{_TASKS}|zu erledigen|things to do|to do)(?: (?:for|für|on|am) [\w ]+| today| tomorrow| this week| next week| heute| morgen| diese woche)?:", _I)  # fmt: skip
 # Said beside something else, these need no answer of their own.
 _MANNERS = frozenset({Kind.GREET, Kind.THANK, Kind.PART, Kind.NOD})
 _FILE = late(r'<file name="([^"\n]*)">\n?(.*?)</file>', re.DOTALL)
@@ -212,7 +285,7 @@ _MARK = late(r"\A\s*(?:[-*+•–]|\d{1,2}[.)])\s+(?=\D)")
 
 
 def read_message(text: str) -> tuple[Intent, ...]:
-    """Return what a message asks for, in its order. A line is one note; a long message is one block, and so is a file."""
+    """Return what a message asks for, in its order. A line is one note; a text is one block, and so is a file."""
     if files := _FILE.findall(text):
         words = _FILE.sub("", text).strip()
         said = read_message(words) if words else ()
@@ -230,25 +303,65 @@ def read_message(text: str) -> tuple[Intent, ...]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
         said = _line(text)
-        return (Intent(Kind.LOOK, text),) if said == (Intent(Kind.KEEP, text),) and _may_ask(text) else said
+        unsure = said == (Intent(Kind.KEEP, text),) and (_may_ask(text) or _ASKED.search(text))
+        return (Intent(Kind.LOOK, text),) if unsure else said
     first = read_sentence(lines[0])
-    if first.kind in {Kind.BEYOND, Kind.ASK} and len(lines) > 1 and (len(lines) > MAX_LINES or lines[0].endswith(":")):
-        return (Intent(Kind.BEYOND, lines[0]),)  # work on what follows it
-    if len(lines) > MAX_LINES or len(text) > MAX_LENGTH or "```" in text:
+    if len(lines) > 1 and _on_what_follows(first, lines[0]):
+        return (Intent(Kind.BEYOND, lines[0]),)
+    if len(lines) > MAX_LINES or len(text) > MAX_LENGTH or "```" in text or is_text(text):
         return (Intent(Kind.PASTE, text),)
-    if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO}:
-        rest = ", ".join(_MARK.sub("", line).rstrip(",;") for line in lines[1:])
-        lead = first.text if _KEEP.fullmatch(lines[0]) else lines[0]
-        return (
-            Intent(
-                Kind.KEEP,
-                rest
-                if re.fullmatch(r"(?:this|these|following|the following|folgendes)?:", lead, _I)
-                else f"{lead} {rest}",
-            ),
-        )
-    found = [intent for line in lines for intent in _line(_MARK.sub("", line))]
-    return tuple(dict.fromkeys(intent for intent in found if intent.kind not in _MANNERS)) or (found[0],)
+    if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO, Kind.TODOS}:
+        return _listed(first, lines)
+    return _lines([_MARK.sub("", line) for line in lines]) or (Intent(Kind.PASTE, text),)
+
+
+def _on_what_follows(first: Intent, line: str) -> bool:
+    """Say whether a first line asks for work on the lines behind it."""
+    if line.endswith(":"):
+        return first.kind in {Kind.BEYOND, Kind.ASK}
+    return first.kind is Kind.BEYOND and _THESE.search(line) is not None
+
+
+def _listed(first: Intent, lines: Sequence[str]) -> tuple[Intent, ...]:
+    """Read a list under its heading: one note, or a task each."""
+    items = [_MARK.sub("", line).rstrip(",;") for line in lines[1:]]
+    if _TASK_LIST.fullmatch(lines[0]):
+        return tuple(dict.fromkeys(Intent(Kind.TODO, item) for item in items))
+    rest = ", ".join(items)
+    lead = first.text if _KEEP.fullmatch(lines[0]) else lines[0]
+    return (Intent(Kind.KEEP, rest if _THIS_LIST.fullmatch(lead) else f"{lead} {rest}"),)
+
+
+def _lines(lines: Sequence[str]) -> tuple[Intent, ...]:
+    """Read a few lines, each for itself; nothing where they look like a text that somebody else wrote.
+
+    An instruction or a question amidst statements is such a sign: only the last line may be one. To strike something, every line must say so, or the one
+    that does must begin like an order ("done: …").
+    """
+    each = [_line(line) for line in lines]
+    said = [(at, intent) for at, line in enumerate(each) for intent in line if intent.kind not in _MANNERS]
+    if any(intent.kind in _TOLD for _, intent in said):
+        said = [(at, _told_beside(intent, lines[at], last=at == len(lines) - 1)) for at, intent in said]
+    strikes = [at for at, intent in said if intent.kind in _STRIKES]
+    if strikes and len(strikes) < len(said) and (len(strikes) > 1 or not _PLAIN.match(lines[strikes[0]])):
+        return ()
+    acts = {at for at, intent in said if intent.kind not in _TOLD | _STRIKES}
+    if acts - {len(lines) - 1} and len(acts) < len({at for at, _ in said}):
+        return ()
+    return tuple(dict.fromkeys(intent for _, intent in said)) or each[0][:1]
+
+
+def _told_beside(intent: Intent, text: str, *, last: bool) -> Intent:
+    """Return what a line or sentence is beside one that tells something: without a question mark it seldom asks, and "order 6 from Axminster" is a note."""
+    if intent.kind is Kind.ASK and not _ASKED.search(intent.text) and not (last and _asks_for_sure(intent.text)):
+        return Intent(Kind.KEEP, text)
+    if intent.kind is Kind.BEYOND and not (_WORK.fullmatch(text) or on_manner(_straight(text))):
+        return Intent(Kind.KEEP, text)
+    return intent
+
+
+def _asks_for_sure(text: str) -> bool:
+    return _QUESTION.match(text) is not None and not _CLAUSE.match(text) and asks(text) >= SURE
 
 
 def _line(text: str) -> tuple[Intent, ...]:
@@ -259,21 +372,38 @@ def _line(text: str) -> tuple[Intent, ...]:
         for end in _END.finditer(text)
         if not _SHORT.search(text[: end.start()]) or _begins_question(text[end.end() :])
     ]
-    if not ends or whole.kind not in {Kind.KEEP, Kind.ASK, Kind.GREET, Kind.THANK, Kind.NOD, Kind.BEYOND, Kind.TODO}:
+    if not ends or whole.kind not in _PARTED:
         return (whole,)
+    marks = [(mark.start(), mark.end()) for mark in ends] + [(len(text), len(text))]
+    spans = list(zip([0, *(end for _, end in marks)], [at for at, _ in marks], strict=False))
+    parts = [read_sentence(text[start:at]) for start, at in spans]
+    if any(part.kind in _TOLD for part in parts):
+        parts = [_part(part, text[slice(*spans[n])], n, len(parts)) for n, part in enumerate(parts)]
     found: list[Intent] = []
-    start = kept = 0
-    for at, end in [(mark.start(), mark.end()) for mark in ends] + [(len(text), len(text))]:
-        part = read_sentence(text[start:at])
-        told = part.kind in {Kind.KEEP, Kind.TODO, Kind.DONE}
+    kept = 0
+    for (start, at), part in zip(spans, parts, strict=True):
         # "Actually" and "Also" before a stop, and the rest of "on Dec. 3.", are parts of what is told.
-        if told and found and found[-1].kind in {Kind.KEEP, Kind.TODO}:
-            found[-1] = read_sentence(text[kept:at])
+        if part.kind in _TOLD and found and found[-1].kind in _TOLD:
+            joined = read_sentence(text[kept:at])
+            found[-1] = joined if joined.kind in _TOLD else Intent(Kind.KEEP, text[kept:at].strip())
         elif part.kind not in _MANNERS:
-            kept = start if told else at
-            found.append(read_sentence(text[start:at]) if told else part)
-        start = end
+            kept = start
+            found.append(part)
     return tuple(dict.fromkeys(found)) or (whole,)
+
+
+def _part(part: Intent, text: str, at: int, many: int) -> Intent:
+    """Return what a sentence is beside others in its line that tell something.
+
+    A question amidst them, or one that does not begin like one ("Freeze? Ask Una."), is part of what is told, and so is
+    everything that would be an order elsewhere, but for a first sentence that says what to strike.
+    """
+    if part.kind in _STRIKES or part.kind is Kind.NOD:
+        return part if at == 0 else Intent(Kind.KEEP, text)
+    if part.kind in _TOLD | _MANNERS | {Kind.BEYOND}:
+        return _told_beside(part, text, last=False)
+    asks_something = _ASKED.search(text) and (_OPENING.match(text) or part.kind is not Kind.ASK)
+    return part if part.kind in _FILES or (asks_something and at in (0, many - 1)) else Intent(Kind.KEEP, text)
 
 
 def _begins_question(text: str) -> bool:
@@ -284,20 +414,62 @@ def _may_ask(text: str) -> bool:
     return not _CLAUSE.match(text) and asks(text) >= MAYBE
 
 
+def _straight(text: str) -> str:
+    """Return a text with the apostrophes that the rules are written with, letter for letter as long."""
+    return text.replace("’", "'")
+
+
+def finished(text: str) -> str:
+    """Return what a sentence says is finished, in its own words."""
+    found = _TELLS_DONE.fullmatch(_straight(text))
+    return next((group for group in found.groups() if group), "") if found else ""
+
+
 def read_sentence(text: str) -> Intent:
     """Return what one sentence asks for."""
     text = text.strip()
+    plain = _straight(text)
     for pattern, kind in _WHOLE:
-        if pattern.fullmatch(text):
+        if pattern.fullmatch(plain):
             return Intent(kind)
-    asked = bool(_ASKED.search(text))
+    if order := _request(text):
+        return order
+    asked = bool(_ASKED.search(text)) and (asks(text) >= TELLS or _OPENING.match(plain) is not None)
     for pattern, kind in _ABOUT:
-        if (found := pattern.fullmatch(text)) and (not asked or kind in {Kind.LIST, Kind.READ, Kind.ASK}):
-            about = next((group for group in found.groups() if group), "").strip()
-            return Intent(kind, about.rstrip("?") if kind is Kind.ASK else about or ".")
+        if (found := pattern.fullmatch(plain)) and (
+            not asked or kind in {Kind.LIST, Kind.READ, Kind.ASK} or _PLAIN.match(plain)
+        ):
+            return _about(found, text, kind)
     # "summarise", alone, is an order without its object.
-    if not asked and (_BEYOND.fullmatch(text) or _BEYOND.fullmatch(f"{text.rstrip('.!')} it")):
+    if not asked and (_is_order(plain) or _BEYOND.fullmatch(f"{plain.rstrip('.!')} it")):
         return Intent(Kind.BEYOND, text)
-    if asked or (_OPENING.match(text) and _may_ask(text)):
+    if asked or (_OPENING.match(plain) and _may_ask(plain)):
         return Intent(Kind.ASK, text)
-    return Intent(Kind.TODO if _ERRAND.fullmatch(text) else Kind.KEEP, text)
+    if _TELLS_DONE.fullmatch(plain):
+        return Intent(Kind.TELLS_DONE, text)
+    return Intent(Kind.TODO if _ERRAND.fullmatch(plain) else Kind.KEEP, text)
+
+
+def _is_order(text: str) -> bool:
+    return bool(_WORK.fullmatch(text) or on_manner(text) or _BEYOND.fullmatch(text))
+
+
+def _about(found: re.Match[str], text: str, kind: Kind) -> Intent:
+    """Return an intent with the words behind those that name it, as they were written."""
+    at = next((at for at in range(1, found.re.groups + 1) if found[at]), 0)
+    about = text[slice(*found.span(at))].strip() if at else ""
+    return Intent(kind, about.rstrip("?") if kind is Kind.ASK else about or ".")
+
+
+def _request(text: str) -> Intent | None:
+    """Read what is asked for politely ("can you note that …?") as the order that it is, mark or no mark."""
+    polite = _POLITE.match(_straight(text))
+    if polite is None:
+        return None
+    rest = text[polite.end() :].rstrip(" .!?")
+    for pattern, kind in _GERMAN_ORDERS if polite["du"] else _ORDERS:
+        if found := pattern.fullmatch(_straight(rest)):
+            if kind is Kind.KEEP and not polite["du"] and not _TELLING.match(_straight(rest)):
+                return Intent(Kind.ASK, text) if _RECALLING.match(rest) else None
+            return _about(found, rest, kind)
+    return None

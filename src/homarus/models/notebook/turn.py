@@ -21,8 +21,8 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.asks import SURE, asks
 from homarus.models.notebook.gloss import other_language
-from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
-from homarus.models.notebook.language import read, related
+from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, finished, read_message
+from homarus.models.notebook.language import Word, alike, read, related
 from homarus.models.notebook.match import table
 from homarus.models.notebook.reader import Reader, SmallReader
 from homarus.models.notebook.summary import summarize, wants_summary
@@ -60,6 +60,10 @@ _PATH = ("path", "file_path", "file", "filename", "directory")
 _PATTERN = ("pattern", "query", "regex")
 _OLD, _NEW = ("oldText", "old_string", "old_text"), ("newText", "new_string", "new_text")
 _WRITERS = {"memory_retain", "read", "write", "edit"}  # what a note is kept with
+# What changes notes: one after the other, so that they stand in the order of the message and none undoes another.
+_WRITING = frozenset(
+    {Kind.KEEP, Kind.PASTE, Kind.TODO, Kind.REMIND, Kind.LOOK, Kind.DONE, Kind.TELLS_DONE, Kind.FORGET}
+)
 _MANY = {"maxResults": 50, "corpus": "memory"}
 # What lines are found by that say who is whose wife, son or mother.
 _FAMILY = "married wife husband son daughter mother father brother sister verheiratet Frau Mann Sohn Tochter Mutter Vater Bruder Schwester"
@@ -144,6 +148,7 @@ def next_step(
     results = {message.call_id: message for message in messages[start + 1 :] if isinstance(message, ToolResult)}
     calls: list[ToolCall] = []
     texts: list[str] = []
+    waits = retains = False
     for at, intent in enumerate(read_message(user.text)):
         mark = f"note{start}x{at}x"
         got: list[ToolResult] = []
@@ -152,8 +157,13 @@ def next_step(
         result = _ROUTINES.get(intent.kind, _fixed)(intent, got, desk)
         if isinstance(result, str):
             texts.append(result)
-        else:
-            calls += [ToolCall(f"{mark}{len(got) + n}", call.name, call.arguments) for n, call in enumerate(result)]
+            continue
+        if intent.kind in _WRITING:
+            alone = any(call.name != "memory_retain" for call in result)
+            if waits or (retains and alone):
+                continue
+            waits, retains = alone, True
+        calls += [ToolCall(f"{mark}{len(got) + n}", call.name, call.arguments) for n, call in enumerate(result)]
     return Step(calls=tuple(calls)) if calls else Step("\n\n".join(dict.fromkeys(text for text in texts if text)))
 
 
@@ -290,14 +300,52 @@ def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
             return desk.say("no_search")
         if not rest:
             return [look]
-        found = evidence.gathered([rest.pop(0).text])
+        result = rest.pop(0)
+        found = evidence.gathered([result.text])
         meant = [line for line in found if line.todo or not done]
-        chosen = _chosen(intent.text, meant, evidence.vectors([got[0].text]))
-        if len(chosen) != 1:
+        chosen = _chosen(intent.text, meant, evidence.vectors([result.text]))
+        if len(chosen) != 1 or not _names(intent.text, chosen[0].text):
             listed = "".join(f"\n- {desk.quote(line)}" for line in chosen)
             return desk.say("which") + listed if chosen else desk.say("no_such")
         last = chosen[0].source
     return _edit_line(last, rest, desk, "ticked" if done else "struck")
+
+
+def _tells_done(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Tick off the task that a sentence says is finished, where it names that one and no other. Else it is told, and kept."""
+    task = finished(intent.text)
+    look = desk.look(task)
+    if look is None:
+        return _keep(Intent(Kind.KEEP, intent.text), got, desk)
+    if not got:
+        return [look]
+    found = [line for line in evidence.gathered([got[0].text]) if line.todo]
+    named = [line for line in found if _says_all(intent.text, task, evidence.bare_task(line.text))]
+    if len(named) == 1:
+        return _edit_line(named[0].source, list(got[1:]), desk, "ticked")
+    said = _keep(Intent(Kind.KEEP, intent.text), got[1:], desk)
+    near = _chosen(task, found, evidence.vectors([got[0].text]))
+    return f"{said}\n{desk.say('still_open', quotes=desk.quote(near[0]))}" if isinstance(said, str) and near else said
+
+
+def _names(text: str, line: str) -> bool:
+    """Say whether a line has most of the things that an instruction names; a verb alone ("buy") names none."""
+    words = read(text).words
+    things = [word for word in words if not (word.verb or word.light)] or list(words)
+    told = read(line).parts
+    return sum(_among(word, told) for word in things) > 0.6 * len(things)
+
+
+def _says_all(text: str, task: str, line: str) -> bool:
+    """Say whether a sentence names a task by its words, the verb included, and speaks of nothing else. What is "erledigt" was a task, whatever its verb."""
+    said, told = read(task).words, read(line).words
+    verbless = re.search(r"\b(?:erledigt|abgehakt)\b", text, re.IGNORECASE) is not None
+    least = max(1, len(told) - 1) if verbless or len(told) > 4 else len(told)
+    return bool(said) and all(_among(word, told) for word in said) and sum(_among(word, said) for word in told) >= least
+
+
+def _among(word: Word, others: Sequence[Word]) -> bool:
+    return any(max(alike(word, other), alike(other, word)) >= 0.65 for other in others)
 
 
 def _edit_line(source: str, got: list[ToolResult], desk: Desk, said: str) -> Next:
@@ -406,6 +454,7 @@ _ROUTINES: dict[Kind, Callable[[Intent, Got, Desk], Next]] = {
     **dict.fromkeys((Kind.FORGET, Kind.DONE), _strike),
     **dict.fromkeys((Kind.READ, Kind.LIST, Kind.TODAY), _files),
     **dict.fromkeys((Kind.TIME, Kind.STATUS), _clock),
+    Kind.TELLS_DONE: _tells_done,
     Kind.PASTE: _paste,
     Kind.ASK: _ask,
     Kind.LOOK: _look,

@@ -64,6 +64,7 @@ Für ein richtiges Modell eines davon, dann neu starten:
     "replaces": ("It replaces: {quotes}", "Das ersetzt: {quotes}"),
     "struck": ("Struck through: {quotes}", "Durchgestrichen: {quotes}"),
     "ticked": ("Done: {quotes}", "Erledigt: {quotes}"),
+    "still_open": ("(Still to do: {quotes} “done: …” ticks it off.)", "(Noch offen: {quotes} „erledigt: …“ hakt es ab.)"),
     "which": ("Which one? Say it in the words of the note:", "Welche? Sag es mit den Worten der Notiz:"),
     "no_such": ("I found no such note, so nothing was changed.", "So eine Notiz finde ich nicht, also ist nichts geändert."),
     "no_edit": (
