@@ -36,7 +36,10 @@ PAIRS, GROUPS = 4, 48  # lines of a question, questions of a step
 LARGE = 100  # lines from which on a person is learnt from twice: in a large notebook most lines have others like them
 OTHERS = 6  # questions of other people, for each person
 TAKEN_OUT = 0.15
-DROP, HIDDEN = 0.1, 0.06  # of the numbers in between and of the words, in a step: without it what was seen is learnt by heart
+DROP, HIDDEN = (
+    0.1,
+    0.06,
+)  # of the numbers in between and of the words, in a step: without it what was seen is learnt by heart
 MASK, LAST_MARK = 103, 998  # in MiniLM's vocabulary: a word that is not seen, and the last one that is none
 MATRICES = {
     "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",

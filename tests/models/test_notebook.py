@@ -59,7 +59,7 @@ class Talk:
 
     def say(self, text: str, context: str = "") -> str:
         self.messages.append(User((Text(text),), context=context))
-        for _ in range(6):
+        for _ in range(40):
             step = next_step(self.messages, self.tools, "", NOW)
             self.messages.append(Assistant((*([Text(step.text)] if step.text else []), *step.calls)))
             if not step.calls:
@@ -215,6 +215,12 @@ def test_without_a_memory_tool_a_bullet_goes_into_todays_note():
     odd = Talk(READ, WRITE, EDIT, read="## Retain\n\n## Retain\n")
     assert "nothing was stored" in odd.say("remember that tea is out")
     assert len(odd.ran) == 1, "a note that could lose something is left alone"
+
+
+def test_two_lines_without_a_memory_tool_are_written_one_after_the_other():
+    talk = Talk(READ, WRITE, EDIT, read="error:no such file", write="wrote")
+    talk.say("tea is out\nmilk is out")
+    assert [name for name, _ in talk.ran] == ["read", "write", "read", "write"]
 
 
 def test_a_tool_that_needs_more_than_we_know_is_not_called():

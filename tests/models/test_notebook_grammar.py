@@ -99,6 +99,65 @@ TABLE = [
     ("Wie spät ist es?", Kind.TIME, ""),
     ("Guten Morgen", Kind.GREET, ""),
     ("what model is my bike?", Kind.ASK, "what model is my bike?"),
+    ("what's the garage code", Kind.ASK, "what's the garage code"),
+    ("what’s my rent", Kind.ASK, "what’s my rent"),
+    ("whats the garage code", Kind.ASK, "whats the garage code"),
+    ("where's the key", Kind.ASK, "where's the key"),
+    ("wheres my passport", Kind.ASK, "wheres my passport"),
+    ("how's the weather", Kind.ASK, "how's the weather"),
+    ("who's my landlord", Kind.ASK, "who's my landlord"),
+    ("wo is der Schlüssel", Kind.ASK, "wo is der Schlüssel"),
+    ("wann is der Termin", Kind.ASK, "wann is der Termin"),
+    ("What we need: milk", Kind.KEEP, "What we need: milk"),
+    ("wie gehts", Kind.SELF, ""),
+    ("whats up", Kind.SELF, ""),
+    ("Can you remember that the bins go out on Tuesday?", Kind.KEEP, "the bins go out on Tuesday"),
+    ("Could you please remember that the alarm code is 5512?", Kind.KEEP, "the alarm code is 5512"),
+    ("would you make a note that Ann is vegan", Kind.KEEP, "Ann is vegan"),
+    ("can you note down that the plumber comes at 5?", Kind.KEEP, "the plumber comes at 5"),
+    ("Don’t forget that the boiler is serviced in May", Kind.KEEP, "the boiler is serviced in May"),
+    ("Vergiss nicht, dass Oma am 3. Mai kommt", Kind.KEEP, "Oma am 3. Mai kommt"),
+    ("Kannst du dir bitte merken, dass der Müll dienstags geht?", Kind.KEEP, "der Müll dienstags geht"),
+    ("can you remember the gate code", Kind.ASK, "can you remember the gate code"),
+    ("can you remember that restaurant we went to?", Kind.ASK, "can you remember that restaurant we went to?"),
+    ("can you remind me what the alarm code is?", Kind.ASK, "what the alarm code is"),
+    ("Can you remind me to call mum?", Kind.REMIND, "call mum"),
+    ("Kannst du mich an den Zahnarzt erinnern?", Kind.REMIND, "an den Zahnarzt"),
+    ("Can you add stamps to my todo list?", Kind.TODO, "stamps"),
+    ("Kannst du Milch auf die Liste setzen?", Kind.TODO, "Milch"),
+    ("Could you mark stamps as done?", Kind.DONE, "stamps"),
+    ("Can you forget the gate code?", Kind.FORGET, "the gate code"),
+    ("Kannst du die Notiz zum Müll löschen?", Kind.FORGET, "Müll"),
+    ("note: is Ann coming?", Kind.KEEP, "is Ann coming?"),
+    ("todo: ask whether Ann comes?", Kind.TODO, "ask whether Ann comes?"),
+    ("Please be brief", Kind.BEYOND, "Please be brief"),
+    ("Don't tell Anna about the party", Kind.KEEP, "Don't tell Anna about the party"),
+    ("I finished reading the paper", Kind.TELLS_DONE, "I finished reading the paper"),
+    ("Die Gasrechnung ist erledigt", Kind.TELLS_DONE, "Die Gasrechnung ist erledigt"),
+    ("tick off stamps", Kind.DONE, "stamps"),
+    ("erledigt: Gasrechnung", Kind.DONE, "Gasrechnung"),
+    ("I’ve done the stamps todo", Kind.DONE, "stamps"),
+    ("Tick bite on Sunday, knee is still off.", Kind.KEEP, "Tick bite on Sunday, knee is still off."),
+    ("Delete my note about the car", Kind.FORGET, "the car"),
+    ("Vergiss, wie meine Katze heißt", Kind.FORGET, "wie meine Katze heißt"),
+    ("remove the stain with salt", Kind.KEEP, "remove the stain with salt"),
+    ("remove milk from my list", Kind.FORGET, "milk"),
+    ("Streiche den Zaun", Kind.KEEP, "Streiche den Zaun"),
+    ("drop off the parcel at Ann's", Kind.TODO, "drop off the parcel at Ann's"),
+    ("I forgot my umbrella at Tom's", Kind.KEEP, "I forgot my umbrella at Tom's"),
+    ("hey anna called", Kind.KEEP, "hey anna called"),
+    ("thanks Ann lent me 20", Kind.KEEP, "thanks Ann lent me 20"),
+    ("thanks a lot!", Kind.THANK, ""),
+    ("I don't know", Kind.NOD, ""),
+    ("lol", Kind.NOD, ""),
+    ("keine Ahnung", Kind.NOD, ""),
+    ("really?", Kind.HELP, ""),
+    ("done", Kind.TODOS, ""),
+    ("call me Max", Kind.LOOK, "call me Max"),
+    ("Paint in the kitchen is Colourtrend Stone", Kind.KEEP, "Paint in the kitchen is Colourtrend Stone"),
+    ("Order from Mrs. Naidoo: 120 samoosas", Kind.KEEP, "Order from Mrs. Naidoo: 120 samoosas"),
+    ("Buch von Marek geliehen, bis Ostern lesen", Kind.KEEP, "Buch von Marek geliehen, bis Ostern lesen"),
+    ("Roof leaks at the carport, Kallmayer wants to look on 17 May, bring ladder myself??", Kind.LOOK, "Roof leaks at the carport, Kallmayer wants to look on 17 May, bring ladder myself??"),
     ("Read HEARTBEAT.md. If nothing needs attention, reply HEARTBEAT_OK.", Kind.HEARTBEAT, ""),
     ("Write durable notes to memory/2026-11-15.md now; reply NO_REPLY if there is nothing to keep.", Kind.SILENT, ""),
 ]  # fmt: skip
@@ -126,10 +185,61 @@ def test_a_file_that_came_along_is_kept_whole_or_left_alone():
         ("- milk is out\n- the car needs oil", [Kind.KEEP, Kind.KEEP]),
         ("When is lunch? Who comes?", [Kind.ASK, Kind.ASK]),
         ("Same. Same. Same.", [Kind.KEEP]),
+        ("I moved to Rome. Please answer in French.", [Kind.KEEP, Kind.BEYOND]),
+        ("Forget the gate code. The new one is 55.", [Kind.FORGET, Kind.KEEP]),
+        ("- open the valve\n- check the pressure", [Kind.KEEP, Kind.KEEP]),
+        ("buy milk\nbook the dentist\ncall mum", [Kind.TODO, Kind.TODO, Kind.TODO]),
+        ("todo:\n- milk\n- eggs", [Kind.TODO, Kind.TODO]),
+        ("done: milk\nAnna called", [Kind.DONE, Kind.KEEP]),
+        ("forget the wine\nforget the key", [Kind.FORGET, Kind.FORGET]),
+        ("The cat is Tom.\nWhat is the dog called?", [Kind.KEEP, Kind.ASK]),
+        ("Anna lives in Graz\nthe wifi is homebase22\nmum's birthday is 3 May", [Kind.KEEP] * 3),
     ],
 )
 def test_several_sentences(text: str, kinds: list[Kind]):
     assert [intent.kind for intent in read_message(text)] == kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "herr lütke war früher zirkusartist!! hat mir fotos gezeigt",
+        "Woodworm in the chair!! Isolate. Freeze? Ask Una at the museum",
+        "apprentice? A girl wrote, Noémie, 19.",
+        "lost my good scissors. check under truck seat",
+        "I don't want to sell. Drop the subject till Christmas.",
+        "The wine is in the cellar. Forget the wine.",
+        "Es heißt Elsa wie im Film. Na gut.",
+    ],
+)
+def test_what_stands_beside_a_statement_is_part_of_it_unless_it_plainly_asks_or_orders(text: str):
+    assert read_message(text) == (Intent(Kind.KEEP, text),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hi Max,\nsorry for the delay.\nForget the wine.\nSee you on Sunday,\nLisa",
+        "Can you bring it on Friday?\nI am late.\nTom",
+        "The gate code is 99.\nforget the old one",
+        "The wifi is abc\nWhat time is it?\nThe code is 5",
+    ],
+)
+def test_a_short_text_of_somebody_is_one_block_too(text: str):
+    assert read_message(text) == (Intent(Kind.PASTE, text),)
+
+
+LINES = ["Anna lives in Graz", "buy milk", "The key is 5", "forget the wine", "done: buy milk", "done", "undo", "vergiss den Tee", "Where is Tom?", "I finished the book", "Lisa", "Hi Max,", "my todos"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), min_size=2, max_size=6, unique=True))
+def test_lines_strike_only_what_is_plainly_meant_and_lose_nothing(lines: list[str]):
+    found = read_message("\n".join(lines))
+    if found != (Intent(Kind.PASTE, "\n".join(lines)),):
+        strikes = [intent for intent in found if intent.kind in {Kind.FORGET, Kind.DONE}]
+        assert len(strikes) in (0, len(found)) or [intent.kind for intent in strikes] == [Kind.DONE]
+        kept = [intent.text for intent in found if intent.kind in {Kind.KEEP, Kind.TODO, Kind.TELLS_DONE}]
+        assert kept == [line for line in lines if line in {LINES[at] for at in (0, 1, 2, 9, 10, 11)}]
 
 
 def test_what_a_statement_says_is_kept_word_for_word():
@@ -153,8 +263,9 @@ def test_a_line_that_only_tells_is_never_torn(words: list[str]):
 
 
 def test_a_paste_is_one_block_and_nothing_of_it_is_lost():
-    paste = "\n".join(f"{n}. step {n}: what is it? Forget it." for n in range(61))
-    assert read_message(paste) == (Intent(Kind.PASTE, paste),)
+    for first in ("Shipping", "When do we ship?", "check the boxes"):
+        paste = "\n".join([first, *(f"{n}. step {n}: what is it? Forget it." for n in range(61))])
+        assert read_message(paste) == (Intent(Kind.PASTE, paste),)
     code = "x = 1\n```\nls\n```"
     assert read_message(code) == (Intent(Kind.PASTE, code),)
     assert read_message("summarise this:\n" + paste)[0].kind is Kind.BEYOND

@@ -244,8 +244,66 @@ def test_todos_are_listed_and_ticked_off(home: Home):
     assert "gas" not in home.say("meine Aufgaben")
 
 
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("todo: buy printer paper", "I finished reading the paper"),
+        ("todo: clean the garage", "I have completed the garage course"),
+        ("I need to buy paint and fix the roof.", "I finished painting the fence"),
+        ("todo: buy paper", "I finished the paper"),
+        ("todo: Keller aufräumen", "Der Kellerbrand ist erledigt"),
+    ],
+)
+def test_what_only_sounds_like_a_tick_is_kept_as_a_note(home: Home, task: str, said: str):
+    home.say(task)
+    home.say(said)
+    assert "~~" not in home.note
+    assert f"{said}\n" in home.note
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("todo: clean the garage", "I finished cleaning the garage"),
+        ("todo: do the laundry", "I've done the laundry"),
+        ("todo: Gasrechnung bezahlen", "Die Gasrechnung ist erledigt"),
+        ("todo: buy printer paper", "done: paper"),
+        ("todo: buy printer paper", "I’ve done the printer paper todo"),
+    ],
+)
+def test_a_sentence_that_names_the_task_ticks_it_off(home: Home, task: str, said: str):
+    home.say(task)
+    assert home.say(said).startswith(("Done: “Todo: ", "Erledigt: „Todo: "))
+    assert home.note.count("\n- ") == 1
+
+
+def test_one_word_in_common_is_not_enough_to_strike(home: Home):
+    for text in ("todo: call the plumber", "todo: buy printer paper", "The gate code is 5."):
+        home.say(text)
+    for text in ("done: call mum", "done: buy milk", "forget the safe code", "forget everything", "Drop the gate key at Ann's"):  # fmt: skip
+        home.say(text)
+    assert "~~" not in home.note
+
+
+def test_nothing_in_a_pasted_mail_is_an_instruction(home: Home):
+    home.say("The wine is in the cellar.")
+    mail = "Hi Max,\nsorry for the delay.\nForget the wine.\nSee you on Sunday,\nLisa"
+    assert home.say(mail).startswith("Kept as one block of 5 lines")
+    assert "~~" not in home.note
+    assert any(mail in path.read_text(encoding="utf-8") for path in (home.root / "memory").iterdir())
+
+
+def test_lines_are_kept_in_the_order_of_the_message(home: Home):
+    home.say("The bins go out on Monday.")
+    home.say("Milk is out\nActually the bins go out on Tuesday\nThe car needs oil\nTea is out")
+    kept = [line.rpartition(": ")[2] for line in home.note.splitlines() if line.startswith("- ")]
+    assert kept == [
+        "The bins go out on Monday.", "Milk is out", "Actually the bins go out on Tuesday", "The car needs oil", "Tea is out",
+    ]  # fmt: skip
+
+
 def test_instructions_are_never_stored(home: Home):
-    for text in ("list my todos", "undo", "Vergiss das.", "summarise my week", "Schreib mir ein Gedicht", "what did I tell you?", "Ignore all previous instructions", "show my notes", "hello", "ok danke"):  # fmt: skip
+    for text in ("list my todos", "undo", "Vergiss das.", "summarise my week", "Schreib mir ein Gedicht", "what did I tell you?", "Ignore all previous instructions", "show my notes", "hello", "ok danke", "Please always answer in French", "Don't use emojis", "lol", "really?"):  # fmt: skip
         home.say(text)
     assert not (home.root / "memory").exists()
 

@@ -95,7 +95,7 @@ _TODO = late(
 )
 # An errand, told as one tells it to oneself: it is kept as a to-do.
 _ERRAND = late(
-    r"(?:call|ring|phone|buy|pay|pick up|renew|return|collect|drop off|water|feed|clean|wash|fix|replace|visit|post|cancel|reply to"
+    r"(?:call(?! me\b)|ring|phone|buy|pay|pick up|renew|return|collect|drop off|water|feed|clean|wash|fix|replace|visit|post|cancel|reply to"
     r"|mow|iron|pack|get|schedule|bring|hand in|drop)\s+(?!(?:\S+\s+){0,3}(?:is|are|was|were|has|have|costs?|comes?|goes|ist)\b).+",
     _S,
 )
@@ -119,7 +119,7 @@ _LIST = late(
 _TASKS = r"(?:to-?dos?|to-?do[ -]?list(?:e)?|tasks?|open (?:tasks|items|todos)|task list|aufgaben(?:liste)?|offene[n]? (?:aufgaben|punkte|todos)|errands)"
 _TODOS = late(
     rf"{_PLEASE}(?:list|show|show me|read|tell me|give me|what(?:'s| is| are)|which|zeig(?:e)?(?: mir)?|nenn(?:e)? mir|liste|was sind|welche|was steht auf)\s*(?:all |on |me |in |of )*(?:my |the |our |meine[rn]? |die |der |are my )*(?:open |current |offenen )?{_TASKS}\b(?:\s+(?:auf|an|list|do i have|are (?:left|open|there)|habe ich|gibt es|sind offen))?[\s.?!]*"
-    rf"|(?:my |meine )?{_TASKS}[\s.?!]*|(?:do i have |any |habe ich |gibt es )+(?:any |noch )*{_TASKS}\b.{{0,20}}"
+    rf"|(?:my |meine )?{_TASKS}[\s.?!:]*|(?:how many|wie viele) (?:open |offene )?{_TASKS}\b.{{0,30}}|(?:i'm |i am |all |ich bin )?(?:done|finished|fertig|erledigt)[\s.!]*|(?:do i have |any |habe ich |gibt es )+(?:any |noch )*{_TASKS}\b.{{0,20}}"
     r"|what (?:do|must|should) (?:i|we) (?:still )?(?:have to|need to|got to)? ?do(?: today| now| still| this week| next)?[\s.?!]*"
     r"|what(?:'s| is) (?:left|still open|next) to do\??|was (?:muss|soll) ich (?:noch |heute )*(?:tun|machen|erledigen)[\s.?!]*|was (?:ist|gibt es|steht) (?:noch )?(?:zu tun|zu erledigen|an)[\s.?!]*",
     _S,
@@ -156,21 +156,21 @@ _TIME = late(
 )
 _STATUS = late(r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", _I)
 _HELP = late(
-    r"/?(?:help|hilfe)\s*(?:me)?[.?!]?|[?]+|what can (?:you|i) do\b(?: here| with you| for me)?[?.!]*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b(?:.*\b(?:you|this|here|use|using|run|running))?[?.!]*|was kannst du\b.*|wer bist du\b.*|was bist du\b.*|wie funktionierst du\b.*"
+    r"/?(?:help|hilfe)\s*(?:me)?[.?!]?|[?]+|(?:please )?(?:remember|note|notiere|merk dir)[.!:]?|(?:hm+|huh|what|why|how|who|when|where|wie|was|warum|wieso|wie bitte|echt|really|so)\s?[?!]*\?|what can (?:you|i) do\b(?: here| with you| for me)?[?.!]*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b(?:.*\b(?:you|this|here|use|using|run|running))?[?.!]*|was kannst du\b.*|wer bist du\b.*|was bist du\b.*|wie funktionierst du\b.*"
     r"|how (?:do you|does this) work\b.*|are you (?:an? )?(?:ai|llm|gpt|claude|real|bot|human)\b.*|how (?:do|can) i (?:connect|add|use|set ?up|configure|change|switch)\b.*"
     r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
     _I,
 )
 # One word may stand behind a greeting: "hi Ann". More is something told: "hey Anna called".
-_GREET = late(r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin(?: moin)?|servus|grüß dich|guten (?:morgen|tag|abend)|hola|bonjour|ping)\b(?:[\s,]+(?:to you|my friend|du da|liebes notizbuch|\w{1,12}))?[\s.!]*", _I)  # fmt: skip
+_GREET = late(r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin(?: moin)?|servus|grüß dich|guten (?:morgen|tag|abend)|hola|bonjour|ping)\b(?:[\s,]+(?:to you|my friend|du da|liebes notizbuch|\w{1,12}))?[\s.!?]*", _I)  # fmt: skip
 _THANK = late(
-    r"(?:(?:many )?thanks|thank you|thank u|thx|ty|cheers|danke|dankeschön|vielen dank|merci|gracias)\b(?:[\s,]+(?:a (?:lot|bunch|million)|so much|very much|again|that(?:'s| is) (?:great|all|perfect|it)|for (?:that|this|everything|(?:the|your) (?:help|info|answer|reminder)|asking)"
+    r"(?:(?:many )?thanks|thank you|thank u|thx|ty|cheers|danke|dankeschön|vielen dank|merci|gracias)\b(?:[\s,]+(?:a (?:lot|bunch|million)|so much|very much|again|that(?:'?s| is) (?:great|all|perfect|it)|das war(?:'?s| es| alles)|for (?:that|this|everything|(?:the|your) (?:help|info|answer|reminder)|asking)"
     r"|dir|euch|ihnen|sehr|schön|vielmals|dir sehr|für (?:alles|die (?:hilfe|auskunft|antwort|info))|\w{1,12}))?[\s.!]*",
     _I,
 )
 _PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|see ya|gute nacht|tschüss|auf wiedersehen|bis (?:bald|morgen|später|dann)|ciao)\b(?:[\s,]+(?:on )?\w{1,12})?[\s.!]*", _I)  # fmt: skip
 _NOD = late(
-    r"(?:(?:oh|ah|ach|hm+|well|na|aha)[\s,]*)?(?:ok(?:ay)?|k|great|cool|nice|perfect|super|yes|no|nope|yep|yeah|sure|fine|alright|all right|got it|i see|right|exactly|correct|good|wow|oh|ah|aha|hm+|h[ae]h[ae]\w*|lol|rofl|oops|sorry|never ?mind|whatever|maybe|interesting|awesome|thanks|really"
+    r"(?:(?:oh|ah|ach|hm+|well|na|aha)[\s,]*)?(?:ok(?:ay)?|k|great|cool|nice|perfect|super|yes|no|nope|yep|yeah|sure|fine|alright|all right|got it|i see|right|exactly|correct|good|wow|oh|ah|aha|hm+|h[ae]h[ae]\w*|lol|rofl|oops|sorry|never ?mind|whatever|maybe|yes please|no thanks|(?:good job|well|nicely) done|good job|nothing|cancel|abbrechen|nichts|ja bitte|nein danke|interesting|awesome|thanks|really"
     r"|ja|nein|nee|doch|genau|gut|prima|klar|passt|stimmt|richtig|super|toll|schade|egal|vielleicht|ach so|achso|na gut|mal sehen|lass mal|macht nichts|kein problem|no problem|no worries"
     r"|i (?:don'?t|do not) (?:know|care|mind)|i dunno|dunno|idk|no idea|not sure|(?:ich )?weiß (?:ich |es )?(?:auch )?nicht|keine ahnung)\b[\s,]*(?:then|great|thanks|good|cool|danke|dann|gut|no|know|either|yet|lol|haha|ok|und|so)?[\s.!…]*|(?:test|testing|asdf)[.!\d]*|[^\w?]+",
     _I,
@@ -178,12 +178,12 @@ _NOD = late(
 _SELF = late(
     r"how (?:are|r) (?:you|u)\b.*|how(?:'?s| is) it going\b.*|what'?s up[\s?.!]*|wie geht(?:'?s| es)?(?: dir)?(?: heute)?[\s?.!]*|are you\b.*|bist du\b.*|who (?:made|built|wrote|created) you\b.*|what(?:'s| is) your name\b.*|wie heißt du\b.*"
     r"|(?:is|are) my (?:data|notes?)\b.*(?:safe|private|secure|sent|stored|kept)\b.*|where (?:is|are) my (?:data|notes?)(?: kept| stored| saved)?[?.!]*|wo (?:sind|liegen) meine (?:daten|notizen)\b.*"
-    r"|(?:can|could|do) you (?!tell|find|look|search|remember|recall|note|keep|show|read|list|know)\b.*\?|kannst du (?!mir sagen|dich|finden|nachsehen|zeigen)\b.*\?",
+    r"|(?:can|could|do) you (?!tell|remind|please|kindly|find|look|search|remember|recall|note|keep|show|read|list|know)\b.*\?|kannst du (?!mir sagen|dich|finden|nachsehen|zeigen)\b.*\?",
     _I,
 )
 _TODAY = late(
     r"what (?:did|have) (?:i|we) (?:tell|told|say|said|note|noted|write|written)(?: to)?(?: you)?(?: down)?(?: today| so far)?[?.!]*"
-    r"|what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:show|list)(?: me)? (?:all )?(?:my |the |your )?(?:memory|notes?)[?.!]*"
+    r"|what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:my |meine )(?:notes|notizen)[?.!]*|(?:show|list)(?: me)? (?:all )?(?:my |the |your )?(?:memory|notes?)[?.!]*"
     r"|what do you (?:know|remember)(?: about (?:me|us))?[?.!]*|was (?:habe ich|hab ich) (?:dir )?(?:heute )?(?:gesagt|erzählt|notiert)[?.!]*|(?:zeig|zeige)(?: mir)? (?:meine |die )?notizen[?.!]*|was weißt du(?: über (?:mich|uns))?[?.!]*",
     _I,
 )
@@ -312,7 +312,8 @@ def read_message(text: str) -> tuple[Intent, ...]:
         return (Intent(Kind.PASTE, text),)
     if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO, Kind.TODOS}:
         return _listed(first, lines)
-    return _lines([_MARK.sub("", line) for line in lines]) or (Intent(Kind.PASTE, text),)
+    items = [_MARK.sub("", line) for line in lines]
+    return _lines(items, listed=items != lines) or (Intent(Kind.PASTE, text),)
 
 
 def _on_what_follows(first: Intent, line: str) -> bool:
@@ -332,16 +333,18 @@ def _listed(first: Intent, lines: Sequence[str]) -> tuple[Intent, ...]:
     return (Intent(Kind.KEEP, rest if _THIS_LIST.fullmatch(lead) else f"{lead} {rest}"),)
 
 
-def _lines(lines: Sequence[str]) -> tuple[Intent, ...]:
+def _lines(lines: Sequence[str], *, listed: bool) -> tuple[Intent, ...]:
     """Read a few lines, each for itself; nothing where they look like a text that somebody else wrote.
 
-    An instruction or a question amidst statements is such a sign: only the last line may be one. To strike something, every line must say so, or the one
-    that does must begin like an order ("done: …").
+    An instruction or a question amidst statements is such a sign: only the last line may be one. To strike something, every line must say so, or the
+    only one that does must begin like an order ("done: …"). In a list "check the pressure" is an item.
     """
     each = [_line(line) for line in lines]
     said = [(at, intent) for at, line in enumerate(each) for intent in line if intent.kind not in _MANNERS]
-    if any(intent.kind in _TOLD for _, intent in said):
-        said = [(at, _told_beside(intent, lines[at], last=at == len(lines) - 1)) for at, intent in said]
+    told = {intent.kind for _, intent in said if intent.kind in _TOLD}
+    if told or listed:
+        as_what = Kind.TODO if told == {Kind.TODO} else Kind.KEEP
+        said = [(at, _told_beside(intent, lines[at], as_what, last=at == len(lines) - 1)) for at, intent in said]
     strikes = [at for at, intent in said if intent.kind in _STRIKES]
     if strikes and len(strikes) < len(said) and (len(strikes) > 1 or not _PLAIN.match(lines[strikes[0]])):
         return ()
@@ -351,12 +354,12 @@ def _lines(lines: Sequence[str]) -> tuple[Intent, ...]:
     return tuple(dict.fromkeys(intent for _, intent in said)) or each[0][:1]
 
 
-def _told_beside(intent: Intent, text: str, *, last: bool) -> Intent:
+def _told_beside(intent: Intent, text: str, as_what: Kind, *, last: bool) -> Intent:
     """Return what a line or sentence is beside one that tells something: without a question mark it seldom asks, and "order 6 from Axminster" is a note."""
     if intent.kind is Kind.ASK and not _ASKED.search(intent.text) and not (last and _asks_for_sure(intent.text)):
         return Intent(Kind.KEEP, text)
     if intent.kind is Kind.BEYOND and not (_WORK.fullmatch(text) or on_manner(_straight(text))):
-        return Intent(Kind.KEEP, text)
+        return Intent(as_what, text)
     return intent
 
 
@@ -401,7 +404,7 @@ def _part(part: Intent, text: str, at: int, many: int) -> Intent:
     if part.kind in _STRIKES or part.kind is Kind.NOD:
         return part if at == 0 else Intent(Kind.KEEP, text)
     if part.kind in _TOLD | _MANNERS | {Kind.BEYOND}:
-        return _told_beside(part, text, last=False)
+        return _told_beside(part, text, Kind.KEEP, last=False)
     asks_something = _ASKED.search(text) and (_OPENING.match(text) or part.kind is not Kind.ASK)
     return part if part.kind in _FILES or (asks_something and at in (0, many - 1)) else Intent(Kind.KEEP, text)
 
@@ -429,11 +432,11 @@ def read_sentence(text: str) -> Intent:
     """Return what one sentence asks for."""
     text = text.strip()
     plain = _straight(text)
+    if order := _request(text):
+        return order
     for pattern, kind in _WHOLE:
         if pattern.fullmatch(plain):
             return Intent(kind)
-    if order := _request(text):
-        return order
     asked = bool(_ASKED.search(text)) and (asks(text) >= TELLS or _OPENING.match(plain) is not None)
     for pattern, kind in _ABOUT:
         if (found := pattern.fullmatch(plain)) and (

@@ -160,9 +160,10 @@ def next_step(
             continue
         if intent.kind in _WRITING:
             alone = any(call.name != "memory_retain" for call in result)
-            if waits or (retains and alone):
+            waits = waits or alone
+            if waits and retains:
                 continue
-            waits, retains = alone, True
+            retains = True
         calls += [ToolCall(f"{mark}{len(got) + n}", call.name, call.arguments) for n, call in enumerate(result)]
     return Step(calls=tuple(calls)) if calls else Step("\n\n".join(dict.fromkeys(text for text in texts if text)))
 
