@@ -148,7 +148,7 @@ def next_step(
     results = {message.call_id: message for message in messages[start + 1 :] if isinstance(message, ToolResult)}
     calls: list[ToolCall] = []
     texts: list[str] = []
-    waits = retains = False
+    writes = waits = False
     for at, intent in enumerate(read_message(user.text)):
         mark = f"note{start}x{at}x"
         got: list[ToolResult] = []
@@ -159,11 +159,11 @@ def next_step(
             texts.append(result)
             continue
         if intent.kind in _WRITING:
-            alone = any(call.name != "memory_retain" for call in result)
-            waits = waits or alone
-            if waits and retains:
+            # Lines that are only retained may go together: the tool keeps their order.
+            waits = waits or any(call.name != "memory_retain" for call in result)
+            if writes and waits:
                 continue
-            retains = True
+            writes = True
         calls += [ToolCall(f"{mark}{len(got) + n}", call.name, call.arguments) for n, call in enumerate(result)]
     return Step(calls=tuple(calls)) if calls else Step("\n\n".join(dict.fromkeys(text for text in texts if text)))
 
