@@ -195,16 +195,16 @@ _REMIND = late(
 _WORK = late(
     _PLEASE
     + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|analy[sz]e|debug|refactor|ignore (?:all|your|previous|everything)|pretend|act as"
-    r"|look (?:at|into|through|over) (?:this|that|it|these|the following)|go (?:through|over) (?:this|that|it|these)|write me|übersetze?|fasse?|erkläre?|berechne?|generiere?)\b(?!\s*[:=]|\w*'s\b|-)\s+\S.*"
+    r"|look (?:at|into|through|over) (?:this|that|it|these|the following)|go (?:through|over) (?:this|that|it|these)|write me|übersetze?|fasse?|erkläre?|(?:be)?rechne?|generiere?)\b(?!\s*[:=]|\w*'s\b|-)\s+\S.*"
     rf"|{_PLEASE}(?:tell me a (?:joke|story)|erzähl(?:e)? (?:mir )?(?:einen|eine) (?:witz|geschichte))\b.*",
     _S,
 )
-_NO_ORDER = r"(?!\s*[:=#]|\s+(?:is|are|was|were|ist|sind|war|waren|date[s]?|time[s]?|day[s]?|for|from|of|in|on(?! my)|at|by|until|till|um|am|im|ab|von|vom|für|bei|auf(?! mich)|alle|no\.|mon|tues?|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|mon-\w+)\b|\s+[#\d]|\w*'s\b|-)"
+_NO_ORDER = r"(?!\s*[:=#]|\s+(?:is|are|was|were|ist|sind|war|waren|date[s]?|time[s]?|day[s]?|for|from|of|in|on(?! my)|at|by|until|till|um|am|im|ab|von|vom|für|bei|auf(?! mich)|alle|no\.|mon|tues?|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|mon-\w+)\b|\s+(?:#|\d{1,2}[:.]\d|\d{1,2}\.?\s?(?:jan|feb|mar|mär|apr|ma[iy]|ju[nl]|aug|sep|o[ck]t|nov|de[cz])|\d+ ?x\b)|\w*'s\b|-)"
 _BEYOND = late(
     _PLEASE
     + r"(?:calculate|browse|run|execute|install|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|convert|compare|suggest|recommend|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
     r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
-    r"|rechne|schreib(?:e)?|erstell(?:e)?|schick(?:e)?|sende?|bestell(?:e)?|(?:buche?|spiele?)(?= (?:mir|uns|mal|bitte|ein|eine[nmrs]?|das|die|den|musik)\b)|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b"
+    r"|schreib(?:e)?|erstell(?:e)?|schick(?:e)?|sende?|bestell(?:e)?|(?:buche?|spiele?)(?= (?:mir|uns|mal|bitte|ein|eine[nmrs]?|das|die|den|musik)\b)|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b"
     + _NO_ORDER
     + r"\s+\S.*"
     rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"
