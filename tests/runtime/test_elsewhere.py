@@ -272,6 +272,27 @@ async def test_whoever_left_a_message_hears_that_its_turn_was_stopped(tmp_path: 
         leave()
 
 
+async def test_whoever_left_a_message_hears_that_it_was_forgotten_before_its_turn_began(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", "another answer")
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        await owner.ask("hi")
+        leave = owner.client.attend(owner.key)
+        async with following(house) as (_agent, heard, _task):
+            async with owner.client.runtime.exclusively(owner.key):
+                asked = asyncio.ensure_future(other.ask("work"))
+                await until(lambda: owner.client.runtime.lane(owner.key).busy)
+                stopping = asyncio.ensure_future(owner.client.stop(owner.key))
+                await asyncio.sleep(0.1)
+            await stopping
+            reply = await asyncio.wait_for(asked, 60)
+            assert (reply.status, reply.text) == ("aborted", "")
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunEnded]
+            assert (await owner.ask("something else")).text == "another answer"
+        leave()
+    assert house.model.prompts == ["hi", "something else"]
+
+
 async def test_those_who_follow_are_told_once_what_is_asked_there(tmp_path: Path) -> None:
     house = House(tmp_path, "hello")
     async with house.agent(clock=SystemClock()) as owner:

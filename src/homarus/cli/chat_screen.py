@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,8 @@ from msgspec.structs import replace
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -38,15 +35,15 @@ from homarus.cli.chat_input import (
     may_complete,
     missing,
     referenced,
-    suggest,
     typeable,
 )
+from homarus.cli.chat_line import Completions, Remembered
 from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
 from homarus.cli.chat_terminal import draw_anew, suspend, wiping
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
-from homarus.core.cancel import STOPPED
+from homarus.core.cancel import FORGETTING
 from homarus.core.errors import HomarusError
 from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
@@ -69,40 +66,6 @@ _STYLE = {
     "doing": "italic",
     "ask": "bold",
 }
-
-
-class Completions(Completer):
-    """The pure suggestions, as the line editor wants them."""
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        del complete_event
-        for found in suggest(document.text_before_cursor, self._words):
-            yield Completion(found.text, start_position=-found.length, display_meta=found.note)
-
-
-class Remembered(History):
-    """The lines of earlier chats, as the line editor wants them."""
-
-    def __init__(self, lines: ChatHistory) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def load_history_strings(self) -> Iterable[str]:
-        return self._lines.load()[::-1]
-
-    async def load(self) -> AsyncGenerator[str, None]:
-        """Yield what is kept, newest first; the file is small, so nothing is done in another thread."""
-        if not self._loaded:
-            self._loaded_strings = list(self.load_history_strings())
-            self._loaded = True
-        for line in self._loaded_strings:
-            yield line
-
-    def store_string(self, string: str) -> None:
-        self._lines.add(string)
 
 
 class Screen:
@@ -276,6 +239,10 @@ class Screen:
             buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
             buffer.cursor_position = len(buffer.text)
 
+    def _unheard(self, keys: Sequence[str]) -> None:
+        """Give back what was typed and forgotten before any turn took it."""
+        self._give_back("\n".join(self._typed.pop(key) for key in keys if key in self._typed))
+
     def _submit(self, text: str) -> None:
         self._say(said_by_user(text))
         self._do(self._send(text))
@@ -317,18 +284,23 @@ class Screen:
         if isinstance(event, RunStarted | RunEnded | Notice):  # a notice tells of a session that starts over, too
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
-            self._typed.pop(event.message.idempotency_key, None)
-        if isinstance(event, RunEnded) and (event.status, event.error) == ("aborted", STOPPED):
-            # What no turn has taken by now was forgotten with it, in whichever terminal it was stopped.
-            self._give_back("\n".join(self._typed.values()))
-            self._typed.clear()
+            for key in event.message.keys:
+                self._typed.pop(key, None)
+        if isinstance(event, RunEnded) and event.status == "aborted" and event.error in FORGETTING:
+            # What no turn has taken by now was forgotten with it, in whichever terminal it was ended.
+            self._unheard(tuple(self._typed))
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
 
     async def _refresh(self) -> None:
         """Take up what a command or another program may have changed: model, levels, what waits."""
-        status, view = await self._agent.client.status(self._agent.key), self._view
+        view, before = self._view, tuple(self._typed)
+        status = await self._agent.client.status(self._agent.key)
+        if not (status.busy or status.waiting or self._elsewhere):
+            self._unheard(
+                before
+            )  # what was said before nothing was left to do, and in no turn, was forgotten while none ran
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"

@@ -17,7 +17,7 @@ from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
 from homarus.commands.words import ATTACHED, is_stop
-from homarus.core.cancel import STOPPED
+from homarus.core.cancel import STARTS_OVER, STOPPED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
 from homarus.core.events import Notice, RunEnded, RunEvent
@@ -318,7 +318,7 @@ class LocalClient:
 
     async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:
         """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
-        await self.stop(key, "the session starts over")
+        await self.stop(key, STARTS_OVER)
         async with self.runtime.exclusively(key):
             if self.home.store(key.agent_id).find(key) is None:
                 return []
