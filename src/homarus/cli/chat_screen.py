@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
@@ -45,9 +46,11 @@ from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
 from homarus.core.cancel import FORGETTING
 from homarus.core.errors import HomarusError
-from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.messages import Message, User
+from homarus.core.routes import SessionKey
 from homarus.core.text import human_bytes, printable, single_line
-from homarus.runtime.client import RunOptions
+from homarus.runtime.client import RunOptions, SessionStatus
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
@@ -66,6 +69,13 @@ _STYLE = {
     "doing": "italic",
     "ask": "bold",
 }
+
+
+class Seat(Struct):
+    """What a person has left in a session: what no turn has taken yet, by the key of its message, and what they were asked."""
+
+    typed: dict[str, str] = {}
+    asked: dict[str, ApprovalAsked] = {}
 
 
 class Screen:
@@ -88,8 +98,8 @@ class Screen:
         self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
         self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._pasted = history.path.parent / "pasted"
-        self._sending: dict[asyncio.Task[None], float] = {}  # and since when
-        self._typed: dict[str, str] = {}  # what no turn has taken yet, by the key of its message
+        self._sending: dict[asyncio.Task[object], tuple[SessionKey, float]] = {}  # where, and since when
+        self._seats: dict[SessionKey, Seat] = {}
         self._following: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -154,19 +164,30 @@ class Screen:
     async def _enter(self, agent: Agent) -> None:
         """Take a seat in a session: hear what happens, show what was said last, and go on from there."""
         self._agent, view, client = agent, self._view, agent.client
-        view.own, view.running = set(), False
+        view.enter(self._seat.asked)
         self._unlisten = agent.listen(self._heard)
         self._leave = client.attend(agent.key)
-        status = await client.status(agent.key)
-        view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        said = past(await client.history(agent.key, MAX_READ))
+        said = await client.history(agent.key, MAX_READ)
+        for message in said:
+            self._heard_by_a_turn(message)
+        view.model = ""
+        status = await self._refresh()
+        view.join(status.running)
         self.ready()
-        for block in said:
+        for block in past(said):
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
         self._follow()
         await self._printing.join()  # before the line is there: it need not be drawn over
+
+    @property
+    def _seat(self) -> Seat:
+        return self._seats.setdefault(self._agent.key, Seat())
+
+    def _heard_by_a_turn(self, message: Message) -> None:
+        for key in message.keys if isinstance(message, User) else ():
+            self._seat.typed.pop(key, None)
 
     def _exit(self) -> None:
         for leave in (self._leave, self._unlisten):
@@ -203,11 +224,13 @@ class Screen:
         if self._view.running:
             self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
         self._exit()
+        before = self._agent
         try:
-            await self._enter(self._agent.session(chosen))
+            await self._enter(before.session(chosen))
         except HomarusError as problem:
+            self._exit()
             self._say(Block("error", f"✗ {problem}"))
-            await self._enter(self._agent)
+            await self._enter(before)
 
     async def _may_leave(self) -> bool:
         """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
@@ -241,19 +264,20 @@ class Screen:
 
     def _unheard(self, keys: Sequence[str]) -> None:
         """Give back what was typed and forgotten before any turn took it."""
-        self._give_back("\n".join(self._typed.pop(key) for key in keys if key in self._typed))
+        typed = self._seat.typed
+        self._give_back("\n".join(typed.pop(key) for key in keys if key in typed))
 
     def _submit(self, text: str) -> None:
         self._say(said_by_user(text))
         self._do(self._send(text))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._sending[task] = asyncio.get_running_loop().time()
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
+        task: asyncio.Task[object] = asyncio.ensure_future(work)
+        self._sending[task] = self._agent.key, asyncio.get_running_loop().time()
         task.add_done_callback(lambda done: self._sending.pop(done, None))
 
     async def _send(self, text: str) -> None:
-        agent = self._agent
+        agent, seat = self._agent, self._seat
         try:
             files = referenced(text, self._words)
             said = attach(text, files)
@@ -268,7 +292,7 @@ class Screen:
             self._give_back("" if text.startswith("/") else text)
             return
         if handled.item is not None:
-            self._typed[handled.item.key] = text
+            seat.typed[handled.item.key] = text
             if self._view.own is not None:
                 self._view.own.add(handled.item.key)
         if agent.client.is_elsewhere(agent.key):
@@ -284,27 +308,28 @@ class Screen:
         if isinstance(event, RunStarted | RunEnded | Notice):  # a notice tells of a session that starts over, too
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
-            for key in event.message.keys:
-                self._typed.pop(key, None)
+            self._heard_by_a_turn(event.message)
         if isinstance(event, RunEnded) and event.status == "aborted" and event.error in FORGETTING:
             # What no turn has taken by now was forgotten with it, in whichever terminal it was ended.
-            self._unheard(tuple(self._typed))
+            self._unheard(tuple(self._seat.typed))
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> SessionStatus:
         """Take up what a command or another program may have changed: model, levels, what waits."""
-        view, before = self._view, tuple(self._typed)
-        status = await self._agent.client.status(self._agent.key)
-        if not (status.busy or status.waiting or self._elsewhere):
-            self._unheard(
-                before
-            )  # what was said before nothing was left to do, and in no turn, was forgotten while none ran
+        agent, view, before = self._agent, self._view, tuple(self._seat.typed)
+        status = await agent.client.status(agent.key)
+        if agent is not self._agent:
+            return status  # they have gone on with another session meanwhile
+        if before and not (status.busy or status.waiting or self._elsewhere or agent.client.is_elsewhere(agent.key)):
+            # What was said before, and in no turn, when nothing is left to do: it was forgotten while none ran.
+            self._unheard(before)
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
+        return status
 
     def _say(self, block: Block) -> None:
         self._printing.put_nowait(block)
@@ -355,8 +380,9 @@ class Screen:
 
     @property
     def _waiting_since(self) -> float:
-        # When the oldest thing was sent that has not come back, such as a compaction.
-        return min(self._sending.values(), default=asyncio.get_running_loop().time())
+        # When the oldest thing was sent here that has not come back, such as a compaction.
+        here = [since for session, since in self._sending.values() if session == self._agent.key]
+        return min(here, default=asyncio.get_running_loop().time())
 
     @property
     def _busy(self) -> bool:

@@ -77,6 +77,8 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
     window: int = 0
     used: int = 0
     busy: bool = False
+    # For how many seconds a turn has been running; None where none runs.
+    running: float | None = None
     waiting: int = 0
     children: int = 0
 

@@ -262,6 +262,7 @@ class LocalClient:
             window=self.home.models.window(self.home.config.agent(session.agent_id), ref) if ref else 0,
             used=_used(row, answers),
             busy=lane.busy if lane else False,
+            running=self.runtime.running(session),
             waiting=len(lane.waiting) if lane else 0,
             children=len(self.children.books.look(session).open),
         )
