@@ -14,7 +14,7 @@ from tests.scenarios.home import NOW, House, until
 from tests.scenarios.script import Line, tool
 
 from homarus import Agent
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import STARTS_OVER, Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
@@ -120,6 +120,23 @@ async def test_a_line_that_is_being_written_waits_and_a_fresh_transcript_is_told
         events = tail.read()
         assert events[0] == Notice("the session starts over")
         assert [event.message.text for event in events if isinstance(event, UserAccepted)] == ["second"]
+
+
+async def test_a_turn_whose_transcript_is_put_away_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "one", Line("half", hang=True), "three")
+    async with house.agent() as owner:
+        await owner.ask("first")
+        tail = Tail(owner.client.home.store("main"), owner.key)
+        await owner.send("second")
+        await until(lambda: house.model.active == 1)
+        assert kinds(tail.read()) == [RunStarted, UserAccepted]
+        await owner.send("/new")
+        ended, notice = tail.read()
+        assert isinstance(ended, RunEnded)
+        assert (ended.status, ended.error) == ("aborted", STARTS_OVER)
+        assert notice == Notice("the session starts over")
+        await owner.ask("third")
+        assert kinds(tail.read()) == [RunStarted, UserAccepted, MessageEnded, RunEnded]
 
 
 @pytest.mark.parametrize("label", ["", "the trip"])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from homarus.agent.budget import add_usage
 from homarus.agent.outcome import end_in
+from homarus.core.cancel import STARTS_OVER
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
@@ -211,7 +212,9 @@ class Tail:
         """Return what came since the last look."""
         path, events = self._place(), list[RunEvent]()
         if path != self._path:
-            events += [Notice("the session starts over")] if self._path else []
+            # How the old transcript ends may never be read here, but no turn of it goes on.
+            events += [self._ended("aborted", error=STARTS_OVER)] if self.running else []
+            events += [Notice(STARTS_OVER)] if self._path else []
             self._path, self._at = path, 0
         if path is None:
             return events
