@@ -21,7 +21,7 @@ from tests.scenarios.script import Line
 
 from homarus.cli.chat import talk_in_lines
 from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, dropped, referenced, suggest
-from homarus.cli.chat_paint import Painter, is_light
+from homarus.cli.chat_paint import Painter, entered, is_light
 from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Kind, Markdown, difference, past
 from homarus.cli.output import width, wrapped
@@ -468,6 +468,11 @@ def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: st
 )
 def test_a_light_terminal_is_known_by_its_answer(answer: str, variable: str, light: bool) -> None:
     assert is_light({"COLORFGBG": variable}, answer) is light
+
+
+def test_enter_that_came_as_a_line_feed_is_enter_except_in_a_paste() -> None:
+    paste = "\x1b[200~two\nlines\x1b[201~"
+    assert entered(f"one\n{paste}\nthree\x1b[D\n") == f"one\r{paste}\rthree\x1b[D\r"
 
 
 @pytest.mark.parametrize("light", [True, False])

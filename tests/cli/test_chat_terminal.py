@@ -262,6 +262,16 @@ async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
         assert await screen.ended() == 0
 
 
+@pytest.mark.parametrize("wait", [0.0, 0.5])
+async def test_what_is_typed_early_is_sent_as_it_was_typed(tmp_path: Path, wait: float) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await asyncio.sleep(wait)
+        screen.type("firsd\x7ft\rsecond\r")
+        await screen.until("› first\n", "› second\n", "answer to second")
+        screen.type("/exit\r")
+        assert await screen.ended() == 0
+
+
 async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat() as first:
         await first.until("a new session", STATUS)

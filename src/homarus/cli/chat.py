@@ -116,14 +116,16 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
             return 0
         agent = agent.session(chosen) if chosen else agent
     paper = Paper.from_pty(sys.stdout, app.env.get("TERM"), ColorDepth.from_env())
-    with keys_as_typed(sys.stdin.fileno()), create_app_session(Keyboard(sys.stdin), paper):
+    keyboard = Keyboard(sys.stdin)
+    with keys_as_typed(sys.stdin.fileno()) as early, create_app_session(keyboard, paper):
         answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
+        keyboard.typed_before(early + typed)
         view = ChatView(asyncio.get_running_loop().time)
         history = ChatHistory(app.paths.own_dir / HISTORY)
         painter = Painter(color=app.out.color, light=is_light(app.env, answer))
         screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
         screen.away, screen.ready = away, ready
-        await screen.run(typed)
+        await screen.run()
     return 0
 
 

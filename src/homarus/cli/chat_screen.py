@@ -133,20 +133,20 @@ class Screen:
     def _may_complete(self) -> bool:
         return may_complete(self.session.default_buffer.document.text_before_cursor)
 
-    async def run(self, typed: str = "") -> None:
-        """Talk until the person leaves. `typed` stands on the line already."""
+    async def run(self) -> None:
+        """Talk until the person leaves."""
         printer = asyncio.ensure_future(self._print_all())
         try:
             with patch_stdout(raw=True):
                 await self._enter(self._agent)
                 while True:
                     try:
-                        text = typeable(await self.session.prompt_async(default=typed))
+                        text = typeable(await self.session.prompt_async())
                     except EOFError:
                         text = LEAVE
                     except KeyboardInterrupt:
                         text = "" if self._interrupted() else LEAVE
-                    typed, word = "", text.strip().lower()
+                    word = text.strip().lower()
                     if word in LEAVING:
                         if await self._may_leave():
                             break
