@@ -608,6 +608,9 @@ async def test_an_unknown_command_is_refused_with_what_it_may_have_been(tmp_path
         await screen.until("a new session", STATUS)
         screen.type("/compat now\r")
         await screen.until("There is no command /compat", "/compact")
+        screen.type("/sesions\r/quti\r/exit now\r")
+        await screen.until("no command /sesions. Did you mean /sessions", "no command /quti. Did you mean /quit")
+        await screen.until("/exit stands alone")
     assert house.said == []
 
 

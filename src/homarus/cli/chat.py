@@ -23,7 +23,7 @@ from homarus.cli.agent import (
     workspace,
 )
 from homarus.cli.app import App
-from homarus.cli.chat_input import ChatHistory, Words
+from homarus.cli.chat_input import LEAVING, ChatHistory, Words, named
 from homarus.cli.lines import Lines
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
@@ -143,14 +143,15 @@ async def words_of(app: App, agent: Agent) -> Words:
     )
 
 
-LEAVING = frozenset({"/exit", "/quit", "/bye"})
-
-
 async def talk_in_lines(
     agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
 ) -> int:
     """Answer line after line until there are no more; 1 when a turn failed."""
-    failed, options, typed = False, replace(options or RunOptions(), children="all"), Lines(lines)
+    failed, options, typed = (
+        False,
+        replace(options or RunOptions(), children="all", own_commands=named(LEAVING)),
+        Lines(lines),
+    )
     while True:
         line = await typed.next()
         if not line or line.strip().lower() in LEAVING:

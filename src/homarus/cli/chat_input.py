@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +18,9 @@ from homarus.core.patterns import late
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.jsonl import JsonlWriter, read_lines
 
+# What a chat does itself when it is a whole line.
+LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 MAX_FILES = 60
 MAX_SCANNED = 2_000
 _FILE_NAME = late(r"[^/]/[^/]|\.[A-Za-z]\w{0,4}\Z")
@@ -51,6 +54,11 @@ class Words(Struct, frozen=True):
     @property
     def roots(self) -> tuple[Path, ...]:
         return tuple(Path(root) for root in (self.folder, self.workspace) if root)
+
+
+def named(commands: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of commands, without their slash."""
+    return tuple(sorted(command.removeprefix("/") for command in commands))
 
 
 def may_complete(before: str) -> bool:

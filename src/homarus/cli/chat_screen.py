@@ -28,6 +28,9 @@ from prompt_toolkit.styles import Style
 
 from homarus.cli.agent import attach
 from homarus.cli.chat_input import (
+    LEAVE,
+    LEAVING,
+    SESSIONS,
     ChatHistory,
     Words,
     clipboard_picture,
@@ -35,6 +38,7 @@ from homarus.cli.chat_input import (
     keep_picture,
     may_complete,
     missing,
+    named,
     referenced,
     typeable,
 )
@@ -56,11 +60,9 @@ if TYPE_CHECKING:
     from homarus.runtime.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
 FOLLOWING = "another terminal has this session open: what is said there shows here, what you write is answered there"
 PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
-LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 _STYLE = {
     "bottom-toolbar": "noreverse dim",
@@ -91,7 +93,7 @@ class Screen:
         options: RunOptions | None = None,
     ) -> None:
         self._agent = agent
-        self._options = options or RunOptions()
+        self._options = replace(options or RunOptions(), own_commands=named(LEAVING | SESSIONS))
         self._view = view
         self._words = words
         self._painter = painter

@@ -16,7 +16,7 @@ from homarus.agent.model import stored_override
 from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
-from homarus.commands.words import ATTACHED, is_stop
+from homarus.commands.words import ATTACHED, OWN_COMMANDS, is_stop
 from homarus.core.cancel import STARTS_OVER, STOPPED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
@@ -187,6 +187,7 @@ class LocalClient:
             "folders": list(options.folders),
             "cwd": options.cwd,
             ATTACHED: options.attached,
+            OWN_COMMANDS: list(options.own_commands),
         }
         given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
