@@ -457,6 +457,20 @@ def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: st
 
 
 @pytest.mark.parametrize(
+    ("pasted", "line"),
+    [
+        ("one\r\n\r\ntwo\r\nthree", "one\n\ntwo\nthree"),
+        ("one\r\rtwo\rthree", "one\n\ntwo\nthree"),
+        ("one\r\r\r\rtwo\r\rthree\r\r", "one\n\ntwo\nthree\n"),  # CR LF whose LF became a CR
+        ("a paragraph\r\ranother\r\rthird", "a paragraph\n\nanother\n\nthird"),
+        ("one\r\r\r\rtwo\rthree", "one\n\n\n\ntwo\nthree"),
+    ],
+)
+def test_line_breaks_are_pasted_as_they_were_and_no_empty_line_is_lost(pasted: str, line: str) -> None:
+    assert dropped(pasted, Words()) == line
+
+
+@pytest.mark.parametrize(
     ("answer", "variable", "light"),
     [
         ("\x1b]11;rgb:ffff/ffff/ffff\x07", "", True),
