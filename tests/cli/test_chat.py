@@ -21,10 +21,11 @@ from tests.scenarios.script import Line
 
 from homarus.cli.chat import talk_in_lines
 from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, dropped, referenced, suggest
-from homarus.cli.chat_paint import Painter, is_light
+from homarus.cli.chat_paint import Painter, entered, is_light
 from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Kind, Markdown, difference, past
 from homarus.cli.output import width, wrapped
+from homarus.core.clock import Clock, SystemClock
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.runtime.client import RunOptions
@@ -171,20 +172,22 @@ async def test_each_line_of_a_pipe_is_a_message(house: House) -> None:
 class Terminal:
     """A chat screen whose keys a test presses."""
 
-    def __init__(self, house: House, tmp_path: Path, *, pace: int = 1) -> None:
+    def __init__(self, house: House, tmp_path: Path, *, pace: int = 1, clock: Clock | None = None) -> None:
         self.house = house
+        self.clock = clock  # of the home
         self.pace = pace  # how fast the clock of the view goes
         self.history = ChatHistory(tmp_path / "chat-history")
         self.words = Words(folder=str(tmp_path))
         self.printed: list[Block] = []
 
     async def play(self, steps: Any) -> None:
-        async with self.house.agent() as agent:
+        async with self.house.agent(clock=self.clock) as agent:
             with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
                 clock = asyncio.get_running_loop().time
                 view = ChatView(lambda: self.pace * clock())
                 painter = Painter(color=False)
                 screen = Screen(agent, view, self.words, self.history, painter)
+                self.agent, self.line = agent, screen.session.default_buffer
                 plain = painter.paint
 
                 def remember(block: Block, width: int) -> str:
@@ -239,6 +242,84 @@ async def test_typing_while_it_works_steers_and_escape_stops(terminal: Terminal)
 
     await terminal.play(steps)
     assert terminal.house.model.prompts == ["start", "and this too"]
+
+
+async def test_what_no_turn_has_heard_comes_back_into_the_line_when_the_session_starts_over(terminal: Terminal) -> None:
+    terminal.house.model.lines = [Line("half", hang=True)]
+
+    async def steps(press, _view, screen) -> None:
+        press("start\r")
+        await terminal.house.model.entered.wait()
+        press("and this too\r")
+        await until(lambda: screen.has("user", "and this too"))
+        press("/new\r")
+        await until(lambda: screen.has("detail", "A new session begins"))
+        await until(lambda: screen.line.text == "and this too")
+        press("\r")
+        await until(lambda: screen.has("markdown", "answer 2"))
+
+    await terminal.play(steps)
+    assert terminal.house.model.prompts == ["start", "and this too"]
+
+
+async def test_what_was_forgotten_while_no_turn_ran_comes_back_into_the_line(tmp_path: Path) -> None:
+    house = House(tmp_path, config={"messages": {"queue": {"mode": "collect", "debounceMs": 3_000}}})
+    gate, terminal = house.model.hold(), Terminal(house, tmp_path, clock=SystemClock())
+
+    async def steps(press, view, screen) -> None:
+        press("start\r")
+        await house.model.entered.wait()
+        press("one\rtwo\r")
+        await until(lambda: screen.has("user", "two"))
+        gate.set()
+        await until(lambda: screen.has("markdown", "answer 1") and not view.running)
+        press("/stop\r")
+        await until(lambda: screen.line.text == "one\ntwo")
+        press("\x03")
+
+    await terminal.play(steps)
+
+
+async def test_what_a_turn_heard_together_does_not_come_back(tmp_path: Path) -> None:
+    house = House(
+        tmp_path, "first", "both", Line("half", hang=True), config={"messages": {"queue": {"mode": "collect"}}}
+    )
+    gate, terminal = house.model.hold(), Terminal(house, tmp_path)
+
+    async def steps(press, view, screen) -> None:
+        press("start\r")
+        await house.model.entered.wait()
+        press("one\rtwo\r")
+        await until(lambda: screen.has("user", "two"))
+        gate.set()
+        await until(lambda: screen.has("markdown", "first") and not view.running)
+        await until(lambda: screen.has("markdown", "both") and not view.running)
+        press("three\r")
+        await until(lambda: view.running and house.model.active == 1)
+        press("\x1b")
+        await until(lambda: screen.has("note", "stopped"))
+        await asyncio.sleep(0.1)
+        assert screen.line.text == ""
+
+    await terminal.play(steps)
+
+
+async def test_what_waited_for_something_else_to_end_comes_back_into_the_line(terminal: Terminal) -> None:
+    async def steps(press, view, screen) -> None:
+        press("hello\r")
+        await until(lambda: screen.has("markdown", "answer 1") and not view.running)
+        async with screen.agent.client.runtime.exclusively(screen.agent.key) as cancel:
+            press("important\r")
+            await until(lambda: screen.has("user", "important"))
+            press("/stop\r")
+            await until(lambda: cancel.cancelled)
+        await until(lambda: screen.line.text == "important")
+        assert "important" not in str(terminal.house.transcript())
+        press("\r")
+        await until(lambda: screen.has("markdown", "answer 2"))
+
+    await terminal.play(steps)
+    assert terminal.house.model.prompts == ["hello", "important"]
 
 
 async def test_a_new_line_is_typed_with_ctrl_j_and_ctrl_o_opens_a_tool(terminal: Terminal) -> None:
@@ -376,6 +457,20 @@ def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: st
 
 
 @pytest.mark.parametrize(
+    ("pasted", "line"),
+    [
+        ("one\r\n\r\ntwo\r\nthree", "one\n\ntwo\nthree"),
+        ("one\r\rtwo\rthree", "one\n\ntwo\nthree"),
+        ("one\r\r\r\rtwo\r\rthree\r\r", "one\n\ntwo\nthree\n"),  # CR LF whose LF became a CR
+        ("a paragraph\r\ranother\r\rthird", "a paragraph\n\nanother\n\nthird"),
+        ("one\r\r\r\rtwo\rthree", "one\n\n\n\ntwo\nthree"),
+    ],
+)
+def test_line_breaks_are_pasted_as_they_were_and_no_empty_line_is_lost(pasted: str, line: str) -> None:
+    assert dropped(pasted, Words()) == line
+
+
+@pytest.mark.parametrize(
     ("answer", "variable", "light"),
     [
         ("\x1b]11;rgb:ffff/ffff/ffff\x07", "", True),
@@ -387,6 +482,11 @@ def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: st
 )
 def test_a_light_terminal_is_known_by_its_answer(answer: str, variable: str, light: bool) -> None:
     assert is_light({"COLORFGBG": variable}, answer) is light
+
+
+def test_enter_that_came_as_a_line_feed_is_enter_except_in_a_paste() -> None:
+    paste = "\x1b[200~two\nlines\x1b[201~"
+    assert entered(f"one\n{paste}\nthree\x1b[D\n") == f"one\r{paste}\rthree\x1b[D\r"
 
 
 @pytest.mark.parametrize("light", [True, False])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.cli.screen import Terminal, terminal
 from tests.invariants.test_prefix import summary_of
-from tests.models.servers import Answer, choice, data, serving
+from tests.models.servers import Answer, choice, data, openai_tail, serving
 from tests.scenarios.talker import Rule, Say, Talker, make_home, open_agent
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -111,6 +111,66 @@ async def test_a_conversation_goes_on_with_its_last_turns_and_a_list_leads_to_an
             assert await screen.ended() == 0
 
 
+async def test_a_turn_that_is_left_and_come_back_to_is_seen_stopped_and_whole(tmp_path: Path) -> None:
+    said = ["The first half, ", "which nobody", " saw from", " the other session.\n\n", "And the end."]
+    pieces = [piece for text in said for piece in data(choice({"content": text}), end=False)]
+
+    def rule(body: Any, number: int) -> Say:
+        if "long" in typed(body):
+            return Say(answer=Answer([*pieces, *data(*openai_tail("stop"))], pause=1.0))
+        return hanging("never ends, and") if "slow" in typed(body) else echo(body, number)
+
+    async def go(screen: Terminal, name: str) -> None:
+        screen.type("/sessions\r")
+        await screen.until(when=lambda lines: any(line.startswith(" 1 of 1") for line in lines))
+        screen.type("\r")
+        await screen.until(
+            gone="Go on with which session?", when=lambda lines: any(f"agent:main:{name}" in line for line in lines)
+        )
+
+    async with home(tmp_path, rule) as house:
+        await house.talked("other", "about the boiler")
+        async with house.chat(size=(100, 40)) as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("slow\r")
+            await screen.until("never ends, and")
+            await go(screen, "other")
+            await screen.until("goes on; its answer will be there", gone="esc stops")
+            assert "never ends" not in "\n".join(screen.lines)
+            screen.type("hello there\r")
+            await screen.until("answer to hello there")
+            await go(screen, "main")
+            await screen.until("esc stops")
+            screen.type(ESCAPE)
+            await screen.until("■ stopped", gone="esc stops")
+            screen.type("long\r")
+            await screen.until("The first half, which nobody")
+            await go(screen, "other")
+            await go(screen, "main")
+            await screen.until("esc stops")
+            await screen.until(
+                "The first half, which nobody saw from the other session.", "And the end.", gone="esc stops"
+            )
+            assert screen.text.count("And the end.") == 1
+            screen.type(CTRL_C)
+            assert await screen.ended() == 0
+
+
+async def test_who_comes_to_a_running_turn_of_another_terminal_can_stop_it(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return hanging("thinking of") if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        first.type("slow\r")
+        await first.until("thinking of")
+        async with house.chat() as second:
+            await second.until("following", "› slow", "esc stops")
+            second.type(ESCAPE)
+            for each in (first, second):
+                await each.until("■ stopped", gone="esc stops")
+
+
 async def test_the_list_finds_what_was_said_long_ago_also_in_what_was_put_away(tmp_path: Path) -> None:
     async with home(tmp_path) as house:
         await house.talked("work", "about the boiler", "something else")
@@ -198,6 +258,16 @@ async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
         await screen.until("a new session")
         screen.type(" sings\r")  # perhaps between two lines
         await screen.until("answer to early bird sings")
+        screen.type("/exit\r")
+        assert await screen.ended() == 0
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.5])
+async def test_what_is_typed_early_is_sent_as_it_was_typed(tmp_path: Path, wait: float) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await asyncio.sleep(wait)
+        screen.type("firsd\x7ft\rsecond\r")
+        await screen.until("› first\n", "› second\n", "answer to second")
         screen.type("/exit\r")
         assert await screen.ended() == 0
 
@@ -538,6 +608,9 @@ async def test_an_unknown_command_is_refused_with_what_it_may_have_been(tmp_path
         await screen.until("a new session", STATUS)
         screen.type("/compat now\r")
         await screen.until("There is no command /compat", "/compact")
+        screen.type("/sesions\r/quti\r/exit now\r")
+        await screen.until("no command /sesions. Did you mean /sessions", "no command /quti. Did you mean /quit")
+        await screen.until("/exit stands alone")
     assert house.said == []
 
 

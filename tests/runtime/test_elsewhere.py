@@ -14,7 +14,7 @@ from tests.scenarios.home import NOW, House, until
 from tests.scenarios.script import Line, tool
 
 from homarus import Agent
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import STARTS_OVER, Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
@@ -120,6 +120,23 @@ async def test_a_line_that_is_being_written_waits_and_a_fresh_transcript_is_told
         events = tail.read()
         assert events[0] == Notice("the session starts over")
         assert [event.message.text for event in events if isinstance(event, UserAccepted)] == ["second"]
+
+
+async def test_a_turn_whose_transcript_is_put_away_is_over_for_those_who_follow(tmp_path: Path) -> None:
+    house = House(tmp_path, "one", Line("half", hang=True), "three")
+    async with house.agent() as owner:
+        await owner.ask("first")
+        tail = Tail(owner.client.home.store("main"), owner.key)
+        await owner.send("second")
+        await until(lambda: house.model.active == 1)
+        assert kinds(tail.read()) == [RunStarted, UserAccepted]
+        await owner.send("/new")
+        ended, notice = tail.read()
+        assert isinstance(ended, RunEnded)
+        assert (ended.status, ended.error) == ("aborted", STARTS_OVER)
+        assert notice == Notice("the session starts over")
+        await owner.ask("third")
+        assert kinds(tail.read()) == [RunStarted, UserAccepted, MessageEnded, RunEnded]
 
 
 @pytest.mark.parametrize("label", ["", "the trip"])
@@ -270,6 +287,27 @@ async def test_whoever_left_a_message_hears_that_its_turn_was_stopped(tmp_path: 
         reply = await asyncio.wait_for(asked, 60)
         assert (reply.status, reply.text) == ("aborted", "")
         leave()
+
+
+async def test_whoever_left_a_message_hears_that_it_was_forgotten_before_its_turn_began(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", "another answer")
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        await owner.ask("hi")
+        leave = owner.client.attend(owner.key)
+        async with following(house) as (_agent, heard, _task):
+            async with owner.client.runtime.exclusively(owner.key):
+                asked = asyncio.ensure_future(other.ask("work"))
+                await until(lambda: owner.client.runtime.lane(owner.key).busy)
+                stopping = asyncio.ensure_future(owner.client.stop(owner.key))
+                await asyncio.sleep(0.1)
+            await stopping
+            reply = await asyncio.wait_for(asked, 60)
+            assert (reply.status, reply.text) == ("aborted", "")
+            await until(lambda: RunEnded in kinds(heard))
+            assert kinds(heard) == [RunEnded]
+            assert (await owner.ask("something else")).text == "another answer"
+        leave()
+    assert house.model.prompts == ["hi", "something else"]
 
 
 async def test_those_who_follow_are_told_once_what_is_asked_there(tmp_path: Path) -> None:

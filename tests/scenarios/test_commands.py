@@ -64,6 +64,7 @@ async def test_an_unknown_command_is_refused_with_a_suggestion_and_costs_no_call
     async with house.agent() as agent:
         assert "Did you mean /status" in (await agent.ask("/statsu")).text
         assert "/commands lists them" in (await agent.ask("/zzzz now")).text
+        assert (await agent.ask(" / ")).text == (await agent.ask("/commands")).text
     assert house.model.prompts == []
 
 

@@ -23,18 +23,17 @@ from homarus.agent.prepare import Prepared, compose_turn, prepare
 from homarus.agent.resume import cut_off, settle_open_calls
 from homarus.agent.window import open_window, prompt_tokens
 from homarus.context.pins import signed
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import FORGETTING, Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Image, Part, Text, Trust, User
+from homarus.core.messages import COLLECTED, Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sandbox.spec import SandboxSpec
-from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
 from homarus.tools.exec_settings import ExecRequest
 from homarus.tools.tool import Taint
@@ -175,6 +174,12 @@ class TurnRunner:
 
     async def _in_session(self, turn: Turn) -> Outcome:
         with self._home.opened(turn.session) as live:
+            if turn.cancel.reason in FORGETTING and not _is_stored(turn, live):
+                # It was ended while it waited for its place or for another thing to end, so it goes the way of all that waits.
+                forgotten = Outcome(Status.ABORTED, error=turn.cancel.reason)
+                note_end(live.writer, forgotten, turn.keys)
+                turn.settle(*turn.keys)
+                return forgotten
             live.writer.begin_run(turn.run_id)
             outcome = await _outcome_of(self._opened(turn, live))
             if cut_off(live.writer.branch):
@@ -228,8 +233,7 @@ class TurnRunner:
         A message that is stored already belongs to a turn that a crash cut off, and this turn goes on with it.
         """
         session = live.writer
-        known = bool(turn.keys) and all(session.knows(key) for key in turn.keys)
-        if not known:
+        if not _is_stored(turn, live):
             context, said = prompt.carrier(live.said) if prompt else ("", live.said)
             parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
             heard = turn.heard if prompt else ()
@@ -336,6 +340,11 @@ async def _outcome_of(work: Awaitable[Outcome]) -> Outcome:
     except Exception as problem:  # noqa: BLE001 - see above
         _log.exception("a turn failed")
         return Outcome(Status.ERROR, error=f"unexpected failure: {type(problem).__name__}: {problem}")
+
+
+def _is_stored(turn: Turn, live: OpenSession) -> bool:
+    """Say whether the transcript has a turn's messages already, as it does of one that a crash cut off."""
+    return bool(turn.keys) and all(live.writer.knows(key) for key in turn.keys)
 
 
 def _carry_taint(live: OpenSession, prepared: Prepared) -> None:

@@ -23,7 +23,7 @@ from homarus.cli.agent import (
     workspace,
 )
 from homarus.cli.app import App
-from homarus.cli.chat_input import ChatHistory, Words
+from homarus.cli.chat_input import LEAVING, ChatHistory, Words, named
 from homarus.cli.lines import Lines
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
@@ -116,14 +116,16 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
             return 0
         agent = agent.session(chosen) if chosen else agent
     paper = Paper.from_pty(sys.stdout, app.env.get("TERM"), ColorDepth.from_env())
-    with keys_as_typed(sys.stdin.fileno()), create_app_session(Keyboard(sys.stdin), paper):
+    keyboard = Keyboard(sys.stdin)
+    with keys_as_typed(sys.stdin.fileno()) as early, create_app_session(keyboard, paper):
         answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
+        keyboard.typed_before(early + typed)
         view = ChatView(asyncio.get_running_loop().time)
         history = ChatHistory(app.paths.own_dir / HISTORY)
         painter = Painter(color=app.out.color, light=is_light(app.env, answer))
         screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
         screen.away, screen.ready = away, ready
-        await screen.run(typed)
+        await screen.run()
     return 0
 
 
@@ -141,14 +143,15 @@ async def words_of(app: App, agent: Agent) -> Words:
     )
 
 
-LEAVING = frozenset({"/exit", "/quit", "/bye"})
-
-
 async def talk_in_lines(
     agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
 ) -> int:
     """Answer line after line until there are no more; 1 when a turn failed."""
-    failed, options, typed = False, replace(options or RunOptions(), children="all"), Lines(lines)
+    failed, options, typed = (
+        False,
+        replace(options or RunOptions(), children="all", own_commands=named(LEAVING)),
+        Lines(lines),
+    )
     while True:
         line = await typed.next()
         if not line or line.strip().lower() in LEAVING:

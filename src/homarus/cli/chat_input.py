@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,12 +18,16 @@ from homarus.core.patterns import late
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.jsonl import JsonlWriter, read_lines
 
+# What a chat does itself when it is a whole line.
+LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 MAX_FILES = 60
 MAX_SCANNED = 2_000
 _FILE_NAME = late(r"[^/]/[^/]|\.[A-Za-z]\w{0,4}\Z")
 _REFERENCE = late(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 _TYPED = late(r'(?:^|\s)@(?:"([^"\n]*)|([^\s"]*))$')
 _SNIFFED = 4_096
+_BREAKS = late(r"\r+")
 _CONTROLS = late(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -51,6 +55,11 @@ class Words(Struct, frozen=True):
     @property
     def roots(self) -> tuple[Path, ...]:
         return tuple(Path(root) for root in (self.folder, self.workspace) if root)
+
+
+def named(commands: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of commands, without their slash."""
+    return tuple(sorted(command.removeprefix("/") for command in commands))
 
 
 def may_complete(before: str) -> bool:
@@ -156,9 +165,21 @@ def typeable(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def _with_line_feeds(pasted: str) -> str:
+    """Return pasted text with one line feed for each line break.
+
+    Terminals make a CR of each LF, and some of the one in CR LF, too. That is what happened where breaks only come in pairs
+    and empty lines are among them; pairs alone are paragraphs more often, whose empty lines must stay.
+    """
+    breaks = [len(found) for found in _BREAKS.findall(pasted)]
+    if "\n" not in pasted and max(breaks, default=0) >= 4 and not any(count % 2 for count in breaks):
+        return pasted.replace("\r\r", "\n")
+    return pasted.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def dropped(pasted: str, words: Words) -> str:
     """Return pasted text as it goes into the line: paths of files, as terminals paste what is dropped on them, become `@` names."""
-    text = typeable(pasted.replace("\r\n", "\n").replace("\r", "\n"))
+    text = typeable(_with_line_feeds(pasted))
     line = text.strip()
     if "\n" in line or not line.startswith(("/", "~/", "'", '"', "file:")):
         return text

@@ -33,6 +33,7 @@ _DARK: dict[Kind, str] = {
 _LIGHT: dict[Kind, str] = {**_DARK, "tool": "blue", "warning": "magenta"}
 _BACKGROUND = late(r"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)(?:\x07|\x1b\\)")
 _ANSWERS = late(r"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[\?[0-9;]*c")
+_ENTERS = late(r"(\x1b\[200~.*?\x1b\[201~)|\n", re.DOTALL)
 ASK_SECONDS = 0.3
 
 
@@ -91,23 +92,44 @@ def is_light(env: Mapping[str, str], answer: str = "") -> bool:
 
 
 @contextmanager
-def keys_as_typed(fd: int) -> Iterator[None]:
-    """Keep what is typed before the line is there, or between two lines, for the line: not echoed, and Enter as Enter."""
+def keys_as_typed(fd: int) -> Iterator[str]:
+    """Keep what is typed before the line is there, or between two lines, for the line: not echoed, and Enter as Enter.
+
+    What was typed earlier is given as it was typed.
+    """
     import termios
 
     try:
         before = termios.tcgetattr(fd)
     except termios.error:  # it went away
-        yield
+        yield ""
         return
     quiet = [*before]
     quiet[0] &= ~termios.ICRNL
     quiet[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(fd, termios.TCSANOW, quiet)
     try:
-        yield
+        yield entered(_waiting(fd).decode("utf-8", "replace"))
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def entered(typed: str) -> str:
+    """Return what was typed while the terminal made a line feed of Enter, with Enter as it is. What was pasted stays."""
+    return _ENTERS.sub(lambda found: found[1] or "\r", typed)
+
+
+def _waiting(fd: int) -> bytes:
+    """Return what has been typed and not been read."""
+    import select
+
+    typed = b""
+    try:
+        while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 1024)):
+            typed += more
+    except OSError:  # it went away
+        pass
+    return typed
 
 
 def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
@@ -135,7 +157,7 @@ def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)
     text = heard.decode("utf-8", "replace")
-    return text, printable(_ANSWERS.sub("", text)).strip("\n")
+    return text, _ANSWERS.sub("", text)
 
 
 @cache

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -30,6 +28,9 @@ from prompt_toolkit.styles import Style
 
 from homarus.cli.agent import attach
 from homarus.cli.chat_input import (
+    LEAVE,
+    LEAVING,
+    SESSIONS,
     ChatHistory,
     Words,
     clipboard_picture,
@@ -37,30 +38,31 @@ from homarus.cli.chat_input import (
     keep_picture,
     may_complete,
     missing,
+    named,
     referenced,
-    suggest,
     typeable,
 )
+from homarus.cli.chat_line import Completions, Remembered
 from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_picker import MAX_READ, PutAway, pick
 from homarus.cli.chat_terminal import draw_anew, suspend, wiping
 from homarus.cli.chat_view import Block, ChatView, past, said_by_user
 from homarus.cli.output import wrapped
-from homarus.core.cancel import STOPPED
+from homarus.core.cancel import FORGETTING
 from homarus.core.errors import HomarusError
-from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.messages import Message, User
+from homarus.core.routes import SessionKey
 from homarus.core.text import human_bytes, printable, single_line
-from homarus.runtime.client import RunOptions
+from homarus.runtime.client import RunOptions, SessionStatus
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
 FOLLOWING = "another terminal has this session open: what is said there shows here, what you write is answered there"
 PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
-LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 _STYLE = {
     "bottom-toolbar": "noreverse dim",
@@ -71,38 +73,11 @@ _STYLE = {
 }
 
 
-class Completions(Completer):
-    """The pure suggestions, as the line editor wants them."""
+class Seat(Struct):
+    """What a person has left in a session: what no turn has taken yet, by the key of its message, and what they were asked."""
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        del complete_event
-        for found in suggest(document.text_before_cursor, self._words):
-            yield Completion(found.text, start_position=-found.length, display_meta=found.note)
-
-
-class Remembered(History):
-    """The lines of earlier chats, as the line editor wants them."""
-
-    def __init__(self, lines: ChatHistory) -> None:
-        super().__init__()
-        self._lines = lines
-
-    def load_history_strings(self) -> Iterable[str]:
-        return self._lines.load()[::-1]
-
-    async def load(self) -> AsyncGenerator[str, None]:
-        """Yield what is kept, newest first; the file is small, so nothing is done in another thread."""
-        if not self._loaded:
-            self._loaded_strings = list(self.load_history_strings())
-            self._loaded = True
-        for line in self._loaded_strings:
-            yield line
-
-    def store_string(self, string: str) -> None:
-        self._lines.add(string)
+    typed: dict[str, str] = {}
+    asked: dict[str, ApprovalAsked] = {}
 
 
 class Screen:
@@ -118,15 +93,15 @@ class Screen:
         options: RunOptions | None = None,
     ) -> None:
         self._agent = agent
-        self._options = options or RunOptions()
+        self._options = replace(options or RunOptions(), own_commands=named(LEAVING | SESSIONS))
         self._view = view
         self._words = words
         self._painter = painter
         self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
         self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._pasted = history.path.parent / "pasted"
-        self._sending: dict[asyncio.Task[None], float] = {}  # and since when
-        self._typed: dict[str, str] = {}  # what no turn has taken yet, by the key of its message
+        self._sending: dict[asyncio.Task[object], tuple[SessionKey, float]] = {}  # where, and since when
+        self._seats: dict[SessionKey, Seat] = {}
         self._following: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -160,20 +135,20 @@ class Screen:
     def _may_complete(self) -> bool:
         return may_complete(self.session.default_buffer.document.text_before_cursor)
 
-    async def run(self, typed: str = "") -> None:
-        """Talk until the person leaves. `typed` stands on the line already."""
+    async def run(self) -> None:
+        """Talk until the person leaves."""
         printer = asyncio.ensure_future(self._print_all())
         try:
             with patch_stdout(raw=True):
                 await self._enter(self._agent)
                 while True:
                     try:
-                        text = typeable(await self.session.prompt_async(default=typed))
+                        text = typeable(await self.session.prompt_async())
                     except EOFError:
                         text = LEAVE
                     except KeyboardInterrupt:
                         text = "" if self._interrupted() else LEAVE
-                    typed, word = "", text.strip().lower()
+                    word = text.strip().lower()
                     if word in LEAVING:
                         if await self._may_leave():
                             break
@@ -191,19 +166,30 @@ class Screen:
     async def _enter(self, agent: Agent) -> None:
         """Take a seat in a session: hear what happens, show what was said last, and go on from there."""
         self._agent, view, client = agent, self._view, agent.client
-        view.own, view.running = set(), False
+        view.enter(self._seat.asked)
         self._unlisten = agent.listen(self._heard)
         self._leave = client.attend(agent.key)
-        status = await client.status(agent.key)
-        view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        said = past(await client.history(agent.key, MAX_READ))
+        said = await client.history(agent.key, MAX_READ)
+        for message in said:
+            self._heard_by_a_turn(message)
+        view.model = ""
+        status = await self._refresh()
+        view.join(status.running)
         self.ready()
-        for block in said:
+        for block in past(said):
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
         self._follow()
         await self._printing.join()  # before the line is there: it need not be drawn over
+
+    @property
+    def _seat(self) -> Seat:
+        return self._seats.setdefault(self._agent.key, Seat())
+
+    def _heard_by_a_turn(self, message: Message) -> None:
+        for key in message.keys if isinstance(message, User) else ():
+            self._seat.typed.pop(key, None)
 
     def _exit(self) -> None:
         for leave in (self._leave, self._unlisten):
@@ -240,11 +226,13 @@ class Screen:
         if self._view.running:
             self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
         self._exit()
+        before = self._agent
         try:
-            await self._enter(self._agent.session(chosen))
+            await self._enter(before.session(chosen))
         except HomarusError as problem:
+            self._exit()
             self._say(Block("error", f"✗ {problem}"))
-            await self._enter(self._agent)
+            await self._enter(before)
 
     async def _may_leave(self) -> bool:
         """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
@@ -276,17 +264,22 @@ class Screen:
             buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
             buffer.cursor_position = len(buffer.text)
 
+    def _unheard(self, keys: Sequence[str]) -> None:
+        """Give back what was typed and forgotten before any turn took it."""
+        typed = self._seat.typed
+        self._give_back("\n".join(typed.pop(key) for key in keys if key in typed))
+
     def _submit(self, text: str) -> None:
         self._say(said_by_user(text))
         self._do(self._send(text))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._sending[task] = asyncio.get_running_loop().time()
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
+        task: asyncio.Task[object] = asyncio.ensure_future(work)
+        self._sending[task] = self._agent.key, asyncio.get_running_loop().time()
         task.add_done_callback(lambda done: self._sending.pop(done, None))
 
     async def _send(self, text: str) -> None:
-        agent = self._agent
+        agent, seat = self._agent, self._seat
         try:
             files = referenced(text, self._words)
             said = attach(text, files)
@@ -301,7 +294,7 @@ class Screen:
             self._give_back("" if text.startswith("/") else text)
             return
         if handled.item is not None:
-            self._typed[handled.item.key] = text
+            seat.typed[handled.item.key] = text
             if self._view.own is not None:
                 self._view.own.add(handled.item.key)
         if agent.client.is_elsewhere(agent.key):
@@ -317,22 +310,28 @@ class Screen:
         if isinstance(event, RunStarted | RunEnded | Notice):  # a notice tells of a session that starts over, too
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
-            self._typed.pop(event.message.idempotency_key, None)
-        if isinstance(event, RunEnded) and (event.status, event.error) == ("aborted", STOPPED):
-            # What no turn has taken by now was forgotten with it, in whichever terminal it was stopped.
-            self._give_back("\n".join(self._typed.values()))
-            self._typed.clear()
+            self._heard_by_a_turn(event.message)
+        if isinstance(event, RunEnded) and event.status == "aborted" and event.error in FORGETTING:
+            # What no turn has taken by now was forgotten with it, in whichever terminal it was ended.
+            self._unheard(tuple(self._seat.typed))
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> SessionStatus:
         """Take up what a command or another program may have changed: model, levels, what waits."""
-        status, view = await self._agent.client.status(self._agent.key), self._view
+        agent, view, before = self._agent, self._view, tuple(self._seat.typed)
+        status = await agent.client.status(agent.key)
+        if agent is not self._agent:
+            return status  # they have gone on with another session meanwhile
+        if before and not (status.busy or status.waiting or self._elsewhere or agent.client.is_elsewhere(agent.key)):
+            # What was said before, and in no turn, when nothing is left to do: it was forgotten while none ran.
+            self._unheard(before)
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
+        return status
 
     def _say(self, block: Block) -> None:
         self._printing.put_nowait(block)
@@ -383,8 +382,9 @@ class Screen:
 
     @property
     def _waiting_since(self) -> float:
-        # When the oldest thing was sent that has not come back, such as a compaction.
-        return min(self._sending.values(), default=asyncio.get_running_loop().time())
+        # When the oldest thing was sent here that has not come back, such as a compaction.
+        here = [since for session, since in self._sending.values() if session == self._agent.key]
+        return min(here, default=asyncio.get_running_loop().time())
 
     @property
     def _busy(self) -> bool:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input, cooked_mode
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 
@@ -19,6 +22,12 @@ class Keyboard(Vt100Input):
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def typed_before(self, text: str) -> None:
+        """Take what was typed before there was a line, key by key, as if it was typed on the first one."""
+        keys: list[KeyPress] = []
+        Vt100Parser(keys.append).feed_and_flush(text)
+        store_typeahead(self, keys)
 
 
 class Paper(Vt100_Output):

@@ -171,10 +171,32 @@ class ChatView:
         self._markdown = Markdown()
         self._thinking = ""
         self._streamed = False  # something of the message that is being written was shown
+        self._unseen = (
+            ""  # what goes on with a message whose beginning was written before anybody looked; it comes whole
+        )
+        self._told = False  # of a turn that began or ended since this session was entered
         self._opened = 0
         self.cost = 0.0
         # The messages that were typed here; those of others are shown as they are heard. None shows nobody's.
         self.own: set[str] | None = None
+
+    def enter(self, asked: dict[str, ApprovalAsked]) -> None:
+        """Begin anew in a session, with the questions that are open there. Nothing of another one stays."""
+        self.own, self.approvals, self.progress = set(), asked, ""
+        self.running = self._told = False
+        self.active.clear()
+        self.tools.clear()
+        self._begin()
+        self._unseen = "thinking"
+
+    def join(self, seconds: float | None) -> None:
+        """Take up that a turn has been running for so long, or that none runs; what was heard since knows better."""
+        if self._told:
+            return
+        self.running = seconds is not None
+        self.started = self._clock() - (seconds or 0.0)
+        if not self.running:
+            self.approvals.clear()
 
     @property
     def live(self) -> str:
@@ -188,7 +210,7 @@ class ChatView:
         """Return what is going on, on one line."""
         if self.active:
             return ", ".join(f"{run.name} {summary(run.arguments)}".rstrip() for run in self.active.values())
-        return self.progress or ("writing" if self._markdown.pending else "thinking")
+        return self.progress or self._unseen or ("writing" if self._markdown.pending else "thinking")
 
     @property
     def answerable(self) -> bool:
@@ -206,11 +228,13 @@ class ChatView:
         match event:
             case RunStarted():
                 self.running, self.started, self.model = True, self._clock(), event.model
-                self.progress = ""
+                self.progress, self._unseen, self._told = "", "", True
             case UserAccepted():
                 return self._user(event)
             case ModelCalled():
                 self._begin()
+            case TextDelta() | ThinkingDelta() if self._unseen:
+                self._unseen = "writing" if isinstance(event, TextDelta) else "thinking"
             case TextDelta():
                 self._streamed = True
                 return self._text(self._filter.feed(event.text))
@@ -270,7 +294,7 @@ class ChatView:
     def _begin(self) -> None:
         """A new attempt begins: what an earlier one left unprinted is void."""
         self._filter, self._markdown, self._thinking = StreamFilter(), Markdown(), ""
-        self._streamed = False
+        self._streamed, self._unseen = False, ""
 
     def _text(self, text: str) -> list[Block]:
         return [Block("markdown", block) for block in self._markdown.feed(text)]
@@ -306,7 +330,7 @@ class ChatView:
         return blocks
 
     def _ended(self, event: RunEnded) -> list[Block]:
-        self.running = False
+        self.running, self._told = False, True
         self.active.clear()
         self.approvals.clear()
         left = [Block("markdown", block) for block in self._markdown.finish()]

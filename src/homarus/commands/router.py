@@ -15,7 +15,7 @@ from homarus.commands.command import Command, CommandContext, CommandReply, Need
 from homarus.commands.directives import CLEAR, NAMES, SHORTCUTS, Parsed, Reader, Wishes, parse
 from homarus.commands.settings import Caller, CommandSettings, caller_of
 from homarus.commands.skills import mentioned_skills, skill_commands, use_skill
-from homarus.commands.words import ATTACHED, is_stop
+from homarus.commands.words import ATTACHED, OWN_COMMANDS, is_stop
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
@@ -80,7 +80,7 @@ class CommandRouter:
                 return await self._after(key, inbound, caller, reply, overrides)
             if caller.authorised and (used := await self._skill(key, body, caller)) is not None:
                 return await self._after(key, inbound, caller, used, overrides)
-            if caller.authorised and (unknown := self._unknown(key, body, caller)):
+            if caller.authorised and (unknown := self._unknown(key, inbound, body, caller)):
                 return IntakeResult((unknown,))
         if caller.authorised and inbound.text.startswith("//"):
             inbound = replace(inbound, text=inbound.text[1:])  # meant literally
@@ -95,7 +95,7 @@ class CommandRouter:
             return self.commands[name], name, f"soft {fresh.rest}".strip() if fresh.soft else fresh.rest
         if is_stop(body):
             return (self.commands["stop"], "stop", "") if caller.authorised else None
-        split = split_command(body) or _bang(body)
+        split = split_command(body) or _bang(body) or _bare(body)
         command = self.commands.get(split[0]) if split else None
         if split is None:
             return None
@@ -119,7 +119,7 @@ class CommandRouter:
             return IntakeResult()
         return command, name, args
 
-    def _unknown(self, key: SessionKey, body: str, caller: Caller) -> str:
+    def _unknown(self, key: SessionKey, inbound: Inbound, body: str, caller: Caller) -> str:
         """Return what is said to a message that looks like a command and is none: a slip should not cost a model call."""
         split = split_command(body)
         if split is None or not parse(body, self._reader(key)).wishes.empty:
@@ -127,7 +127,10 @@ class CommandRouter:
         from difflib import get_close_matches
 
         skills = [each.command for each in skill_commands(self._home, key.agent_id, remote=caller.remote)]
-        near = get_close_matches(split[0], [*self.commands, *skills], n=3)
+        own = (inbound.facts or {}).get(OWN_COMMANDS) or ()
+        if split[0] in own:
+            return f"/{split[0]} stands alone: nothing follows it."
+        near = get_close_matches(split[0], [*own, *self.commands, *skills], n=3)
         hint = f" Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else " /commands lists them."
         return f"There is no command /{split[0]}.{hint} To say it to the agent, write //{body.strip()[1:40]}…"
 
@@ -200,7 +203,8 @@ class CommandRouter:
         )
         text = "\n\n".join(part for part in (text, attached) if part)
         facts = {**(inbound.facts or {}), **_facts(wishes, notes)}
-        facts.pop(ATTACHED, None)
+        for word in (ATTACHED, OWN_COMMANDS):
+            facts.pop(word, None)
         heard = await self._home.tell.handled("message:dispatch", key, inbound, text)
         if heard.done:
             return IntakeResult((*replies, *filter(None, [heard.reply])))
@@ -257,6 +261,11 @@ def _facts(wishes: Wishes, notes: tuple[tuple[str, str], ...]) -> dict[str, Any]
     if levels:
         facts["levels"] = levels
     return facts
+
+
+def _bare(body: str) -> tuple[str, str] | None:
+    """Read a slash alone as the question which commands there are."""
+    return ("commands", "") if body.strip() == "/" else None
 
 
 def _bang(body: str) -> tuple[str, str] | None:

@@ -22,6 +22,8 @@ STOP_WORDS = frozenset(
 
 # Among the facts of a message: texts that go along with it and are never read for commands.
 ATTACHED = "attached"
+# Among them, too: the names of the commands that its sender carries out itself, which a slip may have meant.
+OWN_COMMANDS = "ownCommands"
 
 
 def is_stop(text: str) -> bool:

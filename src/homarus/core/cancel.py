@@ -14,7 +14,11 @@ from types import TracebackType
 from homarus.core.errors import Cancelled
 
 _log = logging.getLogger(__name__)
-STOPPED = "stopped by the user"  # the reason where a person stops a turn; what waited for it is forgotten then
+# The reasons for which a person ends what goes on in a session. What waits there is forgotten then, wherever it was typed.
+STOPPED = "stopped by the user"
+STARTS_OVER = "the session starts over"
+DELETED = "the session is deleted"
+FORGETTING = frozenset({STOPPED, STARTS_OVER, DELETED})
 
 
 class Cancel:

@@ -84,6 +84,10 @@ class StopReason(StrEnum):
     ABORTED = "aborted"
 
 
+# In a message's provenance: the further keys of a turn that answers several messages at once.
+COLLECTED = "collectedKeys"
+
+
 class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True, gc=False):
     """What a person (or a program in a person's place) said.
 
@@ -100,6 +104,12 @@ class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True
     @property
     def text(self) -> str:
         return join_text(self.parts)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the messages that it stands for; several, where they were collected."""
+        more = (self.provenance or {}).get(COLLECTED)
+        return (self.idempotency_key, *(more if isinstance(more, list) else ()))
 
 
 class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True, gc=False):

@@ -40,6 +40,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
     # Texts that go along. They are never read for commands and directives: files are no orders to the program.
     attached: str = ""
+    # The names of the commands that the sender carries out itself: a slip may have meant one.
+    own_commands: tuple[str, ...] = ()
     # Folders that the turn may read and change beside the workspace, and the one in which it works. The owner's word alone.
     folders: tuple[str, ...] = ()
     cwd: str = ""
@@ -77,6 +79,8 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
     window: int = 0
     used: int = 0
     busy: bool = False
+    # For how many seconds a turn has been running; None where none runs.
+    running: float | None = None
     waiting: int = 0
     children: int = 0
 

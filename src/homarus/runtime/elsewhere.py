@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from homarus.agent.budget import add_usage
 from homarus.agent.outcome import end_in
+from homarus.core.cancel import STARTS_OVER
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
@@ -36,7 +37,7 @@ from homarus.sessions.log import to_entries
 from homarus.sessions.places import is_held_here, owner_of
 from homarus.sessions.store import SessionStore
 from homarus.storage.faults import Missing
-from homarus.storage.jsonl import read_lines
+from homarus.storage.jsonl import read_lines, read_lines_reversed
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
@@ -111,6 +112,8 @@ class Elsewhere:
     async def follow(self, session: SessionKey) -> None:
         """Tell those who listen here what is said there, and take the session as soon as it is free."""
         tail, asked = Tail(self._home.store(session.agent_id), session), set[str]()
+        if tail.running and self.holds(session):
+            self._runtime.emit(session, RunStarted("", str(session), "", ""))
         while self.holds(session) or not self._takes_over(session):
             self._tell(session, tail)
             self._tell_questions(session, asked)
@@ -185,8 +188,21 @@ class Tail:
         self._path, self._at = self._place(), 0
         if self._path is not None and self._path.exists():
             self._at = self._path.stat().st_size
-        self.running = False
+        self.running = self._is_cut_off()
         self._usage = Usage()
+
+    def _is_cut_off(self) -> bool:
+        """Say whether the transcript ends in the middle of a turn: one that goes on there, as long as somebody has it open."""
+        if self._path is None or not self._at:
+            return False
+        for line in read_lines_reversed(self._path, end=self._at, decoded=False):
+            for entry in reversed(to_entries(line)):
+                message = entry.message if isinstance(entry, MessageEntry) else None
+                if message is not None:
+                    return not isinstance(message, Assistant) or bool(message.calls)
+                if end_in(entry) is not None:
+                    return False
+        return False
 
     def _place(self) -> Path | None:
         info = self._store.find(self._session)
@@ -196,7 +212,9 @@ class Tail:
         """Return what came since the last look."""
         path, events = self._place(), list[RunEvent]()
         if path != self._path:
-            events += [Notice("the session starts over")] if self._path else []
+            # How the old transcript ends may never be read here, but no turn of it goes on.
+            events += [self._ended("aborted", error=STARTS_OVER)] if self.running else []
+            events += [Notice(STARTS_OVER)] if self._path else []
             self._path, self._at = path, 0
         if path is None:
             return events

@@ -15,7 +15,6 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
 from homarus.queue.lane import SessionLane
-from homarus.sessions.codec import COLLECTED
 
 YIELD = "sessions_yield"
 # The kind of a `Notice` that holds the answer to something that stood before the message: a line that says what, and the answer.
@@ -211,8 +210,7 @@ class Following:
             self._waits = False
         elif isinstance(event, UserAccepted):
             message = event.message
-            collected = (message.provenance or {}).get(COLLECTED) or ()
-            self._mine = self._mine or self._key in (message.idempotency_key, *collected)
+            self._mine = self._mine or self._key in message.keys
             self._question = self._question if event.steered else message.text
         elif isinstance(event, ToolEnded) and event.result.tool_name == YIELD and not event.result.is_error:
             self._waits = True

@@ -16,8 +16,8 @@ from homarus.agent.model import stored_override
 from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
-from homarus.commands.words import ATTACHED, is_stop
-from homarus.core.cancel import STOPPED
+from homarus.commands.words import ATTACHED, OWN_COMMANDS, is_stop
+from homarus.core.cancel import STARTS_OVER, STOPPED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
 from homarus.core.events import Notice, RunEnded, RunEvent
@@ -187,6 +187,7 @@ class LocalClient:
             "folders": list(options.folders),
             "cwd": options.cwd,
             ATTACHED: options.attached,
+            OWN_COMMANDS: list(options.own_commands),
         }
         given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
@@ -262,6 +263,7 @@ class LocalClient:
             window=self.home.models.window(self.home.config.agent(session.agent_id), ref) if ref else 0,
             used=_used(row, answers),
             busy=lane.busy if lane else False,
+            running=self.runtime.running(session),
             waiting=len(lane.waiting) if lane else 0,
             children=len(self.children.books.look(session).open),
         )
@@ -318,7 +320,7 @@ class LocalClient:
 
     async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:
         """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
-        await self.stop(key, "the session starts over")
+        await self.stop(key, STARTS_OVER)
         async with self.runtime.exclusively(key):
             if self.home.store(key.agent_id).find(key) is None:
                 return []

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.agent.home import Home
-from homarus.agent.outcome import Status, end_in
+from homarus.agent.outcome import Status, end_in, unheard_in
 from homarus.config.keypath import lookup
 from homarus.config.load import inspect_config
 from homarus.config.redact import redact, redact_text
 from homarus.config.view import Config
 from homarus.config.write import Operation, change
+from homarus.core.cancel import DELETED
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.messages import Assistant, Message, StopReason, Text, ToolResult, User
@@ -157,7 +158,7 @@ class Operations:
         """
         if self.find(session) is None:
             return None
-        await self._runtime.stop(session, "the session is deleted")
+        await self._runtime.stop(session, DELETED)
         async with self._runtime.exclusively(session):
             self._home.tell.session_ended(session, "deleted")
             self._home.sessions.forget(session)
@@ -323,6 +324,8 @@ def reply_in_log(home: Home, session: SessionKey, key: str) -> tuple[Assistant, 
             entries = load_tail(source).entries
     except OSError:
         return None
+    if forgotten := next((end_in(entry) for entry in entries if key in unheard_in(entry)), None):
+        return Assistant((), stop_reason=_REASONS[forgotten.status], error=forgotten.error), ()
     said = (at for at, entry in enumerate(entries) if isinstance(entry, MessageEntry) and key in keys_of(entry.body))
     begun = next(said, None)
     results: list[ToolResult] = []

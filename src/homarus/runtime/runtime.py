@@ -27,7 +27,7 @@ from homarus.config.paths import Paths
 from homarus.core.cancel import STOPPED, Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
-from homarus.core.events import RunEvent
+from homarus.core.events import RunEnded, RunEvent, RunStarted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Assistant, Inbound, StopReason, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind, main_session
@@ -83,6 +83,7 @@ class Runtime:
         # One thing at a time in a session: a turn, a compaction by hand, or starting over. A lock stays while somebody has it or waits.
         self._alone: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._operations: dict[SessionKey, Cancel] = {}
+        self._begun: dict[SessionKey, float] = {}  # since when turns run
         self._answered = False
         self._places = Places(self._limits)
         self._backends = ToolBackends(self)
@@ -204,6 +205,11 @@ class Runtime:
         lane = self.lanes.get(key)
         return lane.answering if lane is not None else ()
 
+    def running(self, key: SessionKey) -> float | None:
+        """Return for how many seconds a turn of a session has been running; None where none runs."""
+        begun = self._begun.get(key)
+        return None if begun is None else self.home.clock.monotonic() - begun
+
     def owed(self, key: SessionKey) -> int:
         """Return how many sub-agents of a session have not reported."""
         return self.children.books.count(key)
@@ -268,6 +274,10 @@ class Runtime:
             def emit(event: RunEvent) -> None:
                 if speech is not None:
                     speech.take(event)
+                if isinstance(event, RunStarted):
+                    self._begun[key] = self.home.clock.monotonic()
+                elif isinstance(event, RunEnded):
+                    self._begun.pop(key, None)
                 self.emit(key, event)
 
             try:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from homarus.core.clock import epoch_ms
 from homarus.core.messages import (
+    COLLECTED,
     Assistant,
     Cost,
     Image,
@@ -30,8 +31,6 @@ from homarus.storage.record import encode
 
 Json = dict[str, Any]
 
-# In a message's provenance: the further keys of a turn that answers several messages at once.
-COLLECTED = "collectedKeys"
 # Marks a result that nobody computed; OpenClaw reads the same mark.
 SYNTHETIC = "openclawSyntheticMissingToolResult"
 # `details` are for people and logs; a large one would be read again with every turn.

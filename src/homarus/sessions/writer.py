@@ -10,7 +10,7 @@ from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
-from homarus.sessions.codec import COLLECTED, Json, is_synthetic
+from homarus.sessions.codec import Json, is_synthetic
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
     Compaction,
@@ -346,8 +346,7 @@ class SessionWriter:
             self._frame[message.call_id] = message
             return
         if isinstance(message, User) and message.idempotency_key:
-            more = (message.provenance or {}).get(COLLECTED)
-            self._remember((message.idempotency_key, *(more if isinstance(more, list) else ())))
+            self._remember(message.keys)
         self._open_calls = []
         if isinstance(message, Assistant) and (calls := message.calls):
             self._frame = {}
