@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
+from homarus.models.notebook.corrections import CORRECTS, SHIFTED, adds, bare, takes_place
 from homarus.models.notebook.language import Reading, alike, read, stem
 from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
 from homarus.models.notebook.reader import Reader, near
@@ -326,19 +327,24 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     return text
 
 
-def same_matter(text: str, found: Sequence[Line], *, sure: bool, shifted: bool = False) -> Line | None:
-    """Return the line that a correction is about: the one with which it shares most, the newest of equals.
+def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line | None:
+    """Return the line that a correction is about: the one with which it shares most, of equals the one told last, then the newest.
 
-    One name is enough for a sentence that says it is a correction; one that only sounds so must share more, unless it tells
-    that something got another time or figure (`shifted`) and the line has one for the same thing.
+    A line that says the same kind of thing of the same subject is meant. Another one must share so much the more the less the
+    sentence says that it is a correction, or that something got another time or figure.
     """
-    new = read(text)
-    shared = [(*_shared(new, read(line.text)), line.order, line) for line in found if line.text != text]
-    most = max(shared, key=lambda one: (one[0], one[2]), default=None)
-    if most is None:
-        return None
-    total, same_thing, _, line = most
-    return line if total >= (1.2 if sure else 1.5 if shifted and same_thing else 2.4) else None
+    new, older = read(bare(text)), [line for line in found if line.text != text and not line.todo]
+    last = told_last or max((line for line in older), key=lambda line: line.order, default=Line("", "")).source
+    enough = 1.2 if CORRECTS.match(text) else 1.5 if SHIFTED.search(text) else 2.4
+    best: tuple[float, tuple[str, int]] = (0.0, ("", 0))
+    chosen = None
+    for line in older:
+        total, same_thing = _shared(new, read(bare(line.text)))
+        meant = takes_place(text, line.text, last=line.source == last)
+        least = 2.4 if enough == 1.5 and not same_thing else enough
+        if (meant or (total >= least and not adds(text))) and (key := (total + meant + 0.5 * (meant and line.source == last), line.order)) > best:
+            best, chosen = key, line
+    return chosen
 
 
 # Words that say when: two lines that have no more in common speak of other matters.
