@@ -199,6 +199,50 @@ def test_a_correction_wins_and_the_former_fact_is_shown(home: Home):
     assert "Früher: „Maria lives in Graz.“" in home.say("Wo wohnt Maria?")
 
 
+@pytest.mark.parametrize(
+    ("told", "corrected", "question", "now", "before"),
+    [
+        ("My car is blue.", "Actually, my car is red.", "What colour is my car?", "red", "blue"),
+        ("The boat is in Hamburg.", "Correction: the boat is in Kiel.", "Where is the boat?", "Kiel", "Hamburg"),
+        ("The spare key is under the pot.", "Actually the spare key is in the drawer.", "Where is the spare key?", "drawer", "pot"),
+        ("My dentist is Dr. Kern.", "Actually my dentist is Dr. Blum.", "Who is my dentist?", "Blum", "Kern"),
+        ("The party is on Saturday.", "Actually the party is cancelled.", "When is the party?", "cancelled", "Saturday"),
+        ("My daughter Mia is allergic to nuts.", "Actually, she is allergic to eggs.", "What is Mia allergic to?", "eggs", "nuts"),
+        ("The wifi password is Trout7.", "Actually the wifi password is Salmon9.", "wifi password?", "Salmon9", "Trout7"),
+        ("Der Schlüssel liegt im Keller.", "Eigentlich liegt der Schlüssel in der Garage.", "Wo ist der Schlüssel?", "Garage", "Keller"),
+        ("Mein Hund heißt Rex.", "Tatsächlich heißt mein Hund Max.", "Wie heißt mein Hund?", "Max", "Rex"),
+        ("Das Treffen ist am Montag.", "Nein, am Dienstag.", "Wann ist das Treffen?", "Dienstag", "Montag"),
+    ],
+)  # fmt: skip
+def test_what_was_corrected_is_said_first_and_the_former_behind_it(home: Home, told, corrected, question, now, before):
+    for line in ("The rent is 900 a month.", told, corrected):
+        home.say(line)
+    first, former = home.say(question).splitlines()
+    assert first.startswith(("Your notes say: ", "In deinen Notizen steht: ")) and now in first
+    assert former.startswith(("Before: ", "Früher: ")) and before in former
+
+
+def test_of_two_lines_that_contradict_each_other_the_newer_is_said_first(home: Home):
+    home.say("My car is blue.")
+    home.say("My car is red.")
+    said = home.say("What colour is my car?")
+    assert said.index("red") < said.index("blue")
+
+
+@pytest.mark.parametrize(
+    ("told", "other"),
+    [
+        ("I like coffee.", "Actually I also like tea."),
+        ("Tom's car is green.", "Actually my car is red."),
+        ("My dentist is Dr. Kern.", "Actually the dentist is nice."),
+        ("Maria wohnt in Graz.", "Eigentlich wohnt Ben in Rom."),
+    ],
+)
+def test_a_correction_of_something_else_replaces_nothing(home: Home, told: str, other: str):
+    home.say(told)
+    assert "\n" not in home.say(other)
+
+
 def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
     home.say("The gate code is 4711.")
     home.say("The alarm code is 2580.")

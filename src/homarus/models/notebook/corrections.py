@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.models.notebook.language import VALUES, Reading, Word, alike, listed, read, stem
+from homarus.models.notebook.language import OF_A_TIME, VALUES, Reading, Word, alike, listed, read, stem
 
 # What tells that a sentence replaces something: at its start for sure, inside it perhaps, and more so where something got another time or figure.
 CORRECTS = late(
@@ -51,7 +52,7 @@ _ME = late(r"\b(?:i|my|mine|we|our|i['’]m|we['’]re|i['’]ve|ich|wir|mein\w*
 _SUBJECT_ME = late(r"\b(?:i|we|i['’]m|we['’]re|i['’]ve|we['’]ve|ich|wir)\b", re.IGNORECASE)
 # Verbs that say where or what something is: any of them may stand for another.
 _BEING = late(
-    r"\b(?:is|are|am|was|were|be|it['’]s|he['’]s|she['’]s|they['’]re|i['’]m|lies?|stands?|hangs?|sits?|kept|lives?|stays?|moved|called|named|becomes?|turned out"
+    r"\b(?:is|are|i am|was|were|be|it['’]s|he['’]s|she['’]s|they['’]re|i['’]m|lies?|stands?|hangs?|sits?|kept|lives?|stays?|moved|called|named|becomes?|turned out"
     r"|ist|sind|bin|war|waren|liegt|liegen|steht|stehen|hängt|hängen|steckt|sitzt|befindet|wohnt|wohne|lebt|lebe|zog|gezogen|umgezogen|heißt|heißen|heiße|lautet|bleibt|wird)\b",
     re.IGNORECASE,
 )
@@ -59,12 +60,18 @@ _TITLE = r"(?:Dr\.?|Mr\.?|Mrs\.?|Ms\.?|Prof\.?|Herrn?|Frau)"
 _TITLED = late(rf"\b{_TITLE}\s+(?:{_TITLE}\s+)?([A-ZÄÖÜ][\w-]+)")
 _TITLES = frozenset(("dr", "mr", "mrs", "ms", "prof", "herr", "herrn", "frau", "i", "uhr", "euro"))
 _CAPITAL = late(r"(?<=[^.!?:\s]\s)[A-ZÄÖÜ][^\W\d_]+")
-_WHERE = late(r"(?:(?:the|my|our|der|die|das|dem|den|mein\w*|unser\w*|his|her)\s+)?([^\W\d_][\w-]*(?:\s+[^\W\d_][\w-]*)?)", re.IGNORECASE)
-_TO = late(r"\w+\s+")
+_WHERE = late(
+    r"(?:(?:the|my|our|der|die|das|dem|den|mein\w*|unser\w*|his|her)\s+)?([^\W\d_][\w-]*(?:\s+[^\W\d_][\w-]*)?)",
+    re.IGNORECASE,
+)
+_AT = late(r"(?!(?:with|by|from|of|von|vom|mit)\b)(?:next to|\w+)\s+", re.IGNORECASE)
 _FIGURE = late(r"\d[\d.,:]*\d|\d")
 _WORD = late(r"[^\W_][\w'’-]*")
+# Words that mark a change, stemmed as in a reading.
 _MARKS = frozenset(
-    map(stem, "now actually jetzt inzwischen mittlerweile eigentlich tatsächlich neuerdings longer anymore instead stattdessen doch".split())
+    "now actually jetzt inzwisch mittlerweil eigentlich tatsachlich neuerding longer anymore instead stattdess doch".split(
+        " "
+    )
 )
 MOST = 3  # words of a value that is neither a time, a figure, a place nor a name
 
@@ -106,7 +113,9 @@ def claim(text: str) -> Claim:
     said = bare(text)
     reading = read(said)
     words = tuple(word for word in reading.words if word.stem not in _MARKS)
-    times = frozenset(found[0].lower() for found in VALUES["@time"].finditer(said))
+    timeless = OF_A_TIME.sub(" ", said)
+    times = {found[0].lower() for found in OF_A_TIME.finditer(said)}
+    times |= {found[0].lower() for found in VALUES["@time"].finditer(timeless)}
     places = frozenset(filter(None, (_place(said, found.start()) for found in VALUES["@place"].finditer(said))))
     names = _names(said, reading)
     return Claim(
@@ -115,8 +124,8 @@ def claim(text: str) -> Claim:
         names=names,
         persons=_persons(said, words, names - places),
         verbs=_verbs(said, words, reading.german),
-        times=times,
-        figures=frozenset(_FIGURE.findall(said)),
+        times=frozenset(times),
+        figures=frozenset(_FIGURE.findall(VALUES["@time"].sub(" ", timeless))),
         places=places,
         before=_before(said),
     )
@@ -124,7 +133,7 @@ def claim(text: str) -> Claim:
 
 def _place(said: str, start: int) -> str:
     """Return the stem of what stands behind a word of place."""
-    where = _TO.match(said, start)
+    where = _AT.match(said, start)
     found = _WHERE.match(said, where.end()) if where else None
     return stem(found[1].split()[-1]) if found else ""
 
@@ -149,7 +158,8 @@ def _verbs(said: str, words: tuple[Word, ...], german: bool) -> frozenset[str]:
     found = {
         word.stem
         for word in words
-        if not word.kin and (word.verb or (word.stem in small if german else word.stem in deeds) or _BEING.match(word.stem))
+        if not word.kin
+        and (word.verb or (word.stem in small if german else word.stem in deeds) or _BEING.match(word.stem))
     }
     return frozenset({"be"} | found if _BEING.search(said) else found)
 
@@ -158,15 +168,21 @@ def _before(said: str) -> dict[str, str]:
     """Return what stands directly before a word and tells it from others of its kind: the *work* phone."""
     found: dict[str, str] = {}
     tokens = _WORD.findall(said)
-    for first, second in zip(tokens, tokens[1:], strict=False):
+    for first, second in pairwise(tokens):
         plain = first.lower()
-        if not (plain in listed("stop") or plain in listed("deeds") or plain in listed("asking") or _BEING.match(plain)):
+        if not (
+            plain in listed("stop") or plain in listed("deeds") or plain in listed("asking") or _BEING.match(plain)
+        ):
             found[stem(second)] = stem(first)
     return found
 
 
 def _same(one: Word, other: Word) -> bool:
-    return one.stem == other.stem or bool(one.ideas & other.ideas) or (not (one.asks & other.answers) and alike(one, other) >= 0.65)
+    return (
+        one.stem == other.stem
+        or bool(one.ideas & other.ideas)
+        or (not (one.asks & other.answers) and alike(one, other) >= 0.65)
+    )
 
 
 def takes_place(newer: str, older: str, *, last: bool = False) -> bool:
@@ -191,8 +207,9 @@ def takes_place(newer: str, older: str, *, last: bool = False) -> bool:
         return False
     if CANCELS.search(new.reading.text):
         return not CANCELS.search(old.reading.text)
-    if not mine and _NOT.search(newer) and not _NOT.search(older):
-        return True
+    told = {word.stem for word in old.words}
+    if all(told & set(word.inside) for word in mine) and _NOT.search(newer) and not _NOT.search(older):
+        return True  # it says the same, and denies it
     # Of a person many things hold at a time: two lines about one need a deed in common, too, or nothing but the value may differ.
     thing = loose or deed or any(word.stem in matter and not (word.name or word.kin) for word in common)
     return _differ(new, old, mine, theirs, thing=thing, last=last)
@@ -200,7 +217,9 @@ def takes_place(newer: str, older: str, *, last: bool = False) -> bool:
 
 def _enough(new: Claim, old: Claim, common: list[Word]) -> bool:
     """Say whether at least half of the shorter line, but for times and figures, stands in the other."""
-    said, told, both = (len([word for word in words if not _valued(word.stem)]) for words in (new.words, old.words, common))
+    said, told, both = (
+        len([word for word in words if not _valued(word.stem)]) for words in (new.words, old.words, common)
+    )
     return 2 * both >= min(said, told)
 
 

@@ -211,15 +211,24 @@ def gathered(results: Sequence[str]) -> list[Line]:
 
 
 def compared(question: str, found: Sequence[Line]) -> list[Match]:
-    """Return what each line says to a question."""
-    pairs = [(line.text, read(line.text)) for line in found]
-    said = matches(read(question), pairs, aliases([line.text for line in found]))
+    """Return what each line says to a question. What was replaced takes nothing from the line that stands for it now."""
+    former = {line.replaces for line in found}
+    current = [line for line in found if line.source not in former]
+    said = _compared(question, found)
+    if len(current) < len(found):
+        now = {id(line): one for line, one in zip(current, _compared(question, current), strict=True)}
+        said = [now.get(id(line), one) for line, one in zip(found, said, strict=True)]
     # Where the search has no vectors, the reader's words stand in for them.
     meant = near(question, [line.text if line.cosine is None else "" for line in found])
     return [
         structs.replace(one, cosine=words if line.cosine is None else line.cosine, bare=line.bare)
         for one, line, words in zip(said, found, meant, strict=True)
     ]
+
+
+def _compared(question: str, found: Sequence[Line]) -> list[Match]:
+    pairs = [(text, read(text)) for text in (bare(line.text) for line in found)]
+    return matches(read(question), pairs, aliases([line.text for line in found]))
 
 
 def fitting(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
@@ -238,7 +247,7 @@ def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> l
     """Return the lines that fit best by how surely they answer a question, best first."""
     told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
     order = fitting(question, told, kind)[: reader.most]
-    reads = reader.read(named(question, found), [line.text for _, line in order])
+    reads = reader.read(named(question, found), [bare(line.text) for _, line in order])
     score = verdict(kind, reader).confidence
     scored = [(score(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
     return sorted(scored, key=lambda item: -round(item[0], 3))
@@ -306,6 +315,7 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     german = read(question).german
     by_source = {line.source: line for line in found}
     newer = {line.replaces: line for line in found if line.replaces in by_source}
+    best = _newest_first(question, best, found, newer)
     former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
     old, new = (best[0], later) if later else (former, best[0])
     first, note, other = best[0], "former", None
@@ -327,6 +337,26 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     return text
 
 
+def _newest_first(question: str, best: list[Line], found: Sequence[Line], newer: dict[str, Line]) -> list[Line]:
+    """Put a newer line that contradicts the best without saying so before it: both may hold, and both are quoted."""
+    first = best[0]
+    known = aliases([line.text for line in found])
+    against = [
+        line
+        for line in found
+        if line.order > first.order
+        and not line.todo
+        and HIDDEN not in line.text
+        and line.source not in newer
+        and takes_place(line.text, first.text)
+        and rivals(read(question), read(line.text), read(first.text), known)
+    ]
+    if not against or first.source in newer:
+        return best
+    newest = max(against, key=lambda line: line.order)
+    return [newest, *(line for line in best if line is not newest)][:MAX_QUOTES]
+
+
 def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line | None:
     """Return the line that a correction is about: the one with which it shares most, of equals the one told last, then the newest.
 
@@ -342,7 +372,9 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
         total, same_thing = _shared(new, read(bare(line.text)))
         meant = takes_place(text, line.text, last=line.source == last)
         least = 2.4 if enough == 1.5 and not same_thing else enough
-        if (meant or (total >= least and not adds(text))) and (key := (total + meant + 0.5 * (meant and line.source == last), line.order)) > best:
+        if (meant or (total >= least and not adds(text))) and (
+            key := (total + meant + 0.5 * (meant and line.source == last), line.order)
+        ) > best:
             best, chosen = key, line
     return chosen
 

@@ -31,7 +31,7 @@ _MONTH = (
 )
 _DAY = (
     r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?\b|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?"
-    r"|today|tomorrow|heute|tonight|weekends?|wochenende)"
+    r"|today|tomorrow|yesterday|heute|(?:vor)?gestern|übermorgen|tonight|weekends?|wochenende)"
 )
 _COUNT = (
     r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
@@ -86,7 +86,7 @@ VALUES: dict[str, re.Pattern[str]] = {
     ),
 }  # fmt: skip
 # Figures that are part of a time are no count and no sum.
-_OF_A_TIME = late(
+OF_A_TIME = late(
     rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}|\b{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}[:.]\d{{2}}\s*(?:uhr|h|am|pm)?\b(?!\s?[€$£])"
     r"|\b\d{1,2}\s*(?:am|pm|uhr|o'clock)\b|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.\d{1,2}\.(?:\d{2,4})?",
     re.IGNORECASE,
@@ -262,7 +262,7 @@ def read(text: str) -> Reading:
     focus = _focus(text)
     wanted = next((values for rule, values in _WANTED if rule.search(text)), ())
     typed = _named(focus) and (not wanted or "@name" in wanted)
-    timeless = _OF_A_TIME.sub(" ", text)
+    timeless = OF_A_TIME.sub(" ", text)
     return Reading(
         words=tuple(words.values()),
         parts=tuple((inside | words).values()),
