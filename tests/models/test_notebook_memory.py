@@ -243,6 +243,70 @@ def test_a_correction_of_something_else_replaces_nothing(home: Home, told: str, 
     assert "\n" not in home.say(other)
 
 
+DATED = (
+    "Meeting with Carla on 27.11.2026 at 10.",
+    "The tax return is due on 2026-12-15.",
+    "Zahnarzt am 3.12. um 9 Uhr",
+    "My flight leaves on December 20th.",
+    "Am 1. Dezember kommt der Schornsteinfeger.",
+    "The boiler man comes tomorrow.",
+    "Anna likes tea.",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What do I have on 27 November?", "Carla"),
+        ("Was habe ich am 27.11.?", "Carla"),
+        ("What do I have on 2026-11-27?", "Carla"),
+        ("What is due on 15 December?", "tax return"),
+        ("What is on December 20?", "flight"),
+        ("Was ist am 3. Dezember?", "Zahnarzt"),
+        ("Wer kommt am 1. Dezember?", "Schornsteinfeger"),
+        ("What do I have tomorrow?", "boiler man"),
+        ("Was habe ich morgen?", "boiler man"),
+    ],
+)
+def test_a_day_is_found_however_it_is_written(home: Home, question: str, answer: str):
+    for line in DATED:
+        home.say(line)
+    said = home.say(question)
+    assert said.startswith(("Your notes say: ", "In deinen Notizen steht: "))
+    assert answer in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("question", ["What do I have on 28 November?", "Wer kommt am 2. Dezember?", "What do I have on 2026-11-15?", "What is due on 16 December?"])  # fmt: skip
+def test_another_day_and_the_heading_of_a_note_are_no_answer(home: Home, question: str):
+    for line in DATED:
+        home.say(line)
+    said = home.say(question)
+    assert said in (NOTHING_FOUND, say("unknown", german=True))
+
+
+def test_tomorrow_counts_from_the_day_of_its_note(home: Home):
+    home.say("The boiler man comes tomorrow.")
+    home.say("Nächste Woche ist die Wohnung leer.")
+    home.clock.advance(86_400)
+    assert "boiler" not in home.say("What do I have tomorrow?")
+    assert "boiler man" in home.say("What do I have today?")
+    assert "boiler man" in home.say("Was ist am 16. November?")
+    assert "Wohnung" in home.say("Was ist am 18.11.?")
+
+
+def test_asked_whether_it_is_on_a_day_the_line_with_the_other_day_answers(home: Home):
+    home.say("The meeting with Carla is on 27.11.2026 at 10.")
+    assert "27.11.2026" in home.say("Is the meeting with Carla on 28 November?")
+
+
+def test_what_is_moved_to_another_day_is_no_longer_on_the_first(home: Home):
+    home.say("The party is on 27 November.")
+    home.say("Actually the party is on 28 November.")
+    assert home.say("What do I have on 27 November?") == NOTHING_FOUND
+    assert "party" in home.say("What do I have on 28 November?")
+
+
 def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
     home.say("The gate code is 4711.")
     home.say("The alarm code is 2580.")

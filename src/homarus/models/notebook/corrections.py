@@ -69,7 +69,21 @@ _FIGURE = late(r"\d[\d.,:]*\d|\d")
 _WORD = late(r"[^\W_][\w'’-]*")
 # Words that mark a change, stemmed as in a reading.
 _MARKS = frozenset(
-    ["now", "actually", "jetzt", "inzwisch", "mittlerweil", "eigentlich", "tatsachlich", "neuerding", "longer", "anymore", "instead", "stattdess", "doch"]
+    [
+        "now",
+        "actually",
+        "jetzt",
+        "inzwisch",
+        "mittlerweil",
+        "eigentlich",
+        "tatsachlich",
+        "neuerding",
+        "longer",
+        "anymore",
+        "instead",
+        "stattdess",
+        "doch",
+    ]
 )
 MOST = 3  # words of a value that is neither a time, a figure, a place nor a name
 

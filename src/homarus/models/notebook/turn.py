@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +21,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.asks import SURE, asks
 from homarus.models.notebook.corrections import bare, corrects
+from homarus.models.notebook.days import days, spelled
 from homarus.models.notebook.gloss import other_language
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
@@ -70,6 +71,13 @@ class Desk(Struct, frozen=True):
     german: bool
     before: Sequence[Message]
     reader: Reader
+
+    @property
+    def day(self) -> date:
+        try:
+            return date.fromisoformat(self.today)
+        except ValueError:
+            return self.now.date()
 
     def say(self, name: str, **values: object) -> str:
         return say(name, self.german, **values)
@@ -230,8 +238,9 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
     if look is None:
         return "" if sure else desk.say("no_search" if read(intent.text).words else "unknown")
     other = " ".join(filter(None, (related(intent.text), other_language(intent.text))))
+    day = spelled(days(intent.text, desk.day, asked=True))
     family = _FAMILY if any(word.kin for word in read(intent.text).words) else ""
-    first = [look, *(found for text in (other, family) if text and (found := desk.look(text)))]
+    first = [look, *(found for text in (other, day, family) if text and (found := desk.look(text)))]
     if not got:
         return first
     if why := _wrong(got[0]):
@@ -244,7 +253,7 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
         path, _, line = source.partition("#L")
         if line.isdigit() and (exact := desk.call("memory_get", {_PATH: path}, **{"from": int(line), "lines": 1})):
             return [exact]  # the index keeps no secrets; the owner's own note does
-    return evidence.answer(intent.text, results, desk.reader, sure=sure)
+    return evidence.answer(intent.text, results, desk.reader, sure=sure, today=desk.day)
 
 
 def _look(intent: Intent, got: Got, desk: Desk) -> Next:
