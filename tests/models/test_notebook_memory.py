@@ -199,6 +199,114 @@ def test_a_correction_wins_and_the_former_fact_is_shown(home: Home):
     assert "Früher: „Maria lives in Graz.“" in home.say("Wo wohnt Maria?")
 
 
+@pytest.mark.parametrize(
+    ("told", "corrected", "question", "now", "before"),
+    [
+        ("My car is blue.", "Actually, my car is red.", "What colour is my car?", "red", "blue"),
+        ("The boat is in Hamburg.", "Correction: the boat is in Kiel.", "Where is the boat?", "Kiel", "Hamburg"),
+        ("The spare key is under the pot.", "Actually the spare key is in the drawer.", "Where is the spare key?", "drawer", "pot"),
+        ("My dentist is Dr. Kern.", "Actually my dentist is Dr. Blum.", "Who is my dentist?", "Blum", "Kern"),
+        ("The party is on Saturday.", "Actually the party is cancelled.", "When is the party?", "cancelled", "Saturday"),
+        ("My daughter Mia is allergic to nuts.", "Actually, she is allergic to eggs.", "What is Mia allergic to?", "eggs", "nuts"),
+        ("The wifi password is Trout7.", "Actually the wifi password is Salmon9.", "wifi password?", "Salmon9", "Trout7"),
+        ("Der Schlüssel liegt im Keller.", "Eigentlich liegt der Schlüssel in der Garage.", "Wo ist der Schlüssel?", "Garage", "Keller"),
+        ("Mein Hund heißt Rex.", "Tatsächlich heißt mein Hund Max.", "Wie heißt mein Hund?", "Max", "Rex"),
+        ("Das Treffen ist am Montag.", "Nein, am Dienstag.", "Wann ist das Treffen?", "Dienstag", "Montag"),
+    ],
+)  # fmt: skip
+def test_what_was_corrected_is_said_first_and_the_former_behind_it(home: Home, told, corrected, question, now, before):
+    for line in ("The rent is 900 a month.", told, corrected):
+        home.say(line)
+    first, former = home.say(question).splitlines()
+    assert first.startswith(("Your notes say: ", "In deinen Notizen steht: ")) and now in first
+    assert former.startswith(("Before: ", "Früher: ")) and before in former
+
+
+def test_of_two_lines_that_contradict_each_other_the_newer_is_said_first(home: Home):
+    home.say("My car is blue.")
+    home.say("My car is red.")
+    said = home.say("What colour is my car?")
+    assert said.index("red") < said.index("blue")
+
+
+@pytest.mark.parametrize(
+    ("told", "other"),
+    [
+        ("I like coffee.", "Actually I also like tea."),
+        ("Tom's car is green.", "Actually my car is red."),
+        ("My dentist is Dr. Kern.", "Actually the dentist is nice."),
+        ("Maria wohnt in Graz.", "Eigentlich wohnt Ben in Rom."),
+    ],
+)
+def test_a_correction_of_something_else_replaces_nothing(home: Home, told: str, other: str):
+    home.say(told)
+    assert "\n" not in home.say(other)
+
+
+DATED = (
+    "Meeting with Carla on 27.11.2026 at 10.",
+    "The tax return is due on 2026-12-15.",
+    "Zahnarzt am 3.12. um 9 Uhr",
+    "My flight leaves on December 20th.",
+    "Am 1. Dezember kommt der Schornsteinfeger.",
+    "The boiler man comes tomorrow.",
+    "Anna likes tea.",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What do I have on 27 November?", "Carla"),
+        ("Was habe ich am 27.11.?", "Carla"),
+        ("What do I have on 2026-11-27?", "Carla"),
+        ("What is due on 15 December?", "tax return"),
+        ("What is on December 20?", "flight"),
+        ("Was ist am 3. Dezember?", "Zahnarzt"),
+        ("Wer kommt am 1. Dezember?", "Schornsteinfeger"),
+        ("What do I have tomorrow?", "boiler man"),
+        ("Was habe ich morgen?", "boiler man"),
+    ],
+)
+def test_a_day_is_found_however_it_is_written(home: Home, question: str, answer: str):
+    for line in DATED:
+        home.say(line)
+    said = home.say(question)
+    assert said.startswith(("Your notes say: ", "In deinen Notizen steht: "))
+    assert answer in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("question", ["What do I have on 28 November?", "Wer kommt am 2. Dezember?", "What do I have on 2026-11-15?", "What is due on 16 December?"])  # fmt: skip
+def test_another_day_and_the_heading_of_a_note_are_no_answer(home: Home, question: str):
+    for line in DATED:
+        home.say(line)
+    said = home.say(question)
+    assert said in (NOTHING_FOUND, say("unknown", german=True))
+
+
+def test_tomorrow_counts_from_the_day_of_its_note(home: Home):
+    home.say("The boiler man comes tomorrow.")
+    home.say("Nächste Woche ist die Wohnung leer.")
+    home.clock.advance(86_400)
+    assert "boiler" not in home.say("What do I have tomorrow?")
+    assert "boiler man" in home.say("What do I have today?")
+    assert "boiler man" in home.say("Was ist am 16. November?")
+    assert "Wohnung" in home.say("Was ist am 18.11.?")
+
+
+def test_asked_whether_it_is_on_a_day_the_line_with_the_other_day_answers(home: Home):
+    home.say("The meeting with Carla is on 27.11.2026 at 10.")
+    assert "27.11.2026" in home.say("Is the meeting with Carla on 28 November?")
+
+
+def test_what_is_moved_to_another_day_is_no_longer_on_the_first(home: Home):
+    home.say("The party is on 27 November.")
+    home.say("Actually the party is on 28 November.")
+    assert home.say("What do I have on 27 November?") == NOTHING_FOUND
+    assert "party" in home.say("What do I have on 28 November?")
+
+
 def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
     home.say("The gate code is 4711.")
     home.say("The alarm code is 2580.")

@@ -183,6 +183,7 @@ def _result(hit: Hit, shown: bool) -> dict[str, Any]:
         "snippet": f"{hit.text}\n\nSource: {hit.citation}" if shown else hit.text,
         "source": hit.source,
         "corpus": hit.source,
+        **({"kind": hit.kind} if hit.kind == "heading" else {}),
         **({"citation": hit.citation} if shown else {}),
         **({"origin": list(hit.origin)} if hit.origin else {}),
     }

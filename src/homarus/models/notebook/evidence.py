@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
+from homarus.models.notebook.corrections import CORRECTS, SHIFTED, adds, bare, takes_place
+from homarus.models.notebook.days import agenda, beside, days, meets, whether
 from homarus.models.notebook.language import Reading, alike, read, stem
 from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
 from homarus.models.notebook.reader import Reader, near
@@ -19,6 +22,9 @@ from homarus.models.notebook.words import say
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
 HIDDEN = "[redacted"
+MAX_DAY = 8  # lines of a day that are listed
+ON_DAY = 4.0  # how much surer a line is that holds the day asked for and lacks nothing else
+_NOTE_DAY = late(r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)")
 MAX_NAMES = 4  # of one relation
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
 NEARLY = 2.5  # how far below the least confidence a line is still worth a look
@@ -53,6 +59,20 @@ class Line(Struct, frozen=True):
     replaces: str = ""  # the citation of the line that it took the place of
     struck: bool = False
     todo: bool = False
+    said: str = (
+        ""  # its text as it is compared with a question: with the days that are asked for as the question writes them
+    )
+    on_day: bool = False  # it speaks of a day that is asked for
+
+    @property
+    def compared(self) -> str:
+        return self.said or bare(self.text)
+
+    @property
+    def written(self) -> date | None:
+        """Return the day that stands in the name of its note."""
+        found = _NOTE_DAY.findall(self.source.partition("#")[0])
+        return next((day.ranges[0][0] for day in days(found[-1]) if day.ranges), None) if found else None
 
     @property
     def order(self) -> tuple[str, int]:
@@ -87,6 +107,8 @@ def _from_json(value: Any) -> Iterable[Line]:
     cosine, bare = (
         found if isinstance(found := value.get(key), int | float) else None for key in ("vectorScore", "bareScore")
     )
+    if value.get("kind") == "heading":
+        text = f"# {text}"  # a search shows it without its mark, and it states nothing
     near = {"cosine": cosine, "bare": cosine or 0.0 if bare is None else bare}
     return [structs.replace(line, **near) for line in _split(_TRAILER.sub("", text), source)]
 
@@ -163,7 +185,7 @@ def strike(text: str) -> str:
 
 def _states(line: Line) -> bool:
     """Say whether a line is more than a heading, an empty field or advice for the model."""
-    if not line.text.strip() or line.text.rstrip(" \t*_").endswith(":"):
+    if not line.text.strip() or line.text.rstrip(" \t*_").endswith(":") or _NOTE_DAY.fullmatch(line.text.strip()):
         return False
     page = _OWN_PAGE.search(line.source.partition("#")[0])
     return not (page and _ADVICE.search(line.text))
@@ -210,15 +232,24 @@ def gathered(results: Sequence[str]) -> list[Line]:
 
 
 def compared(question: str, found: Sequence[Line]) -> list[Match]:
-    """Return what each line says to a question."""
-    pairs = [(line.text, read(line.text)) for line in found]
-    said = matches(read(question), pairs, aliases([line.text for line in found]))
+    """Return what each line says to a question. What was replaced takes nothing from the line that stands for it now."""
+    former = {line.replaces for line in found}
+    current = [line for line in found if line.source not in former]
+    said = _compared(question, found)
+    if len(current) < len(found):
+        now = {id(line): one for line, one in zip(current, _compared(question, current), strict=True)}
+        said = [now.get(id(line), one) for line, one in zip(found, said, strict=True)]
     # Where the search has no vectors, the reader's words stand in for them.
-    meant = near(question, [line.text if line.cosine is None else "" for line in found])
+    meant = near(question, [(line.said or line.text) if line.cosine is None else "" for line in found])
     return [
         structs.replace(one, cosine=words if line.cosine is None else line.cosine, bare=line.bare)
         for one, line, words in zip(said, found, meant, strict=True)
     ]
+
+
+def _compared(question: str, found: Sequence[Line]) -> list[Match]:
+    pairs = [(text, read(text)) for text in (line.compared for line in found)]
+    return matches(read(question), pairs, aliases([line.text for line in found]))
 
 
 def fitting(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
@@ -236,11 +267,63 @@ def verdict(kind: str, reader: Reader) -> Verdict:
 def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
     """Return the lines that fit best by how surely they answer a question, best first."""
     told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
-    order = fitting(question, told, kind)[: reader.most]
-    reads = reader.read(named(question, found), [line.text for _, line in order])
-    score = verdict(kind, reader).confidence
-    scored = [(score(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
+    full = _full(question, told) if any(line.on_day for line in told) else ()
+    order = sorted(fitting(question, told, kind), key=lambda item: item[1] not in full)[: reader.most]
+    reads = reader.read(named(question, found), [line.compared for _, line in order])
+    judge = verdict(kind, reader)
+    scored = [(judge.confidence(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
+    scored = [(max(score + ON_DAY, judge.least) if line in full else score, line) for score, line in scored]
     return sorted(scored, key=lambda item: -round(item[0], 3))
+
+
+def _full(question: str, told: Sequence[Line]) -> list[Line]:
+    """Return the lines of the day asked for that lack nothing of what the question names and wants."""
+    asked = read(beside(question, days(question, date.min, asked=True)))
+    found = []
+    for line, one in zip(told, compared(question, told), strict=True):
+        parts = read(line.compared).parts
+        # Who comes need not have a name: the chimney sweep does, if the line says that he comes.
+        same = bool(asked.words) and all(
+            max((alike(word, part) for part in parts), default=0) >= 0.5 for word in asked.words
+        )
+        value = one.no_value < 0.5 or (asked.wanted == ("@name",) and same)
+        if line.on_day and value and not (one.no_name or one.no_hard) and one.thing >= 0.6:
+            found.append(line)
+    return found
+
+
+def on_days(question: str, found: Sequence[Line], today: date | None) -> list[Line]:
+    """Return the lines that may answer a question about a day: those of another day do not, unless it asks whether."""
+    asked = days(question, today, asked=True)
+    if not asked:
+        return list(found)
+    kept = []
+    for line in found:
+        told = days(line.text, line.written)
+        meant = meets(asked, told)
+        if meant:
+            said = bare(line.text)
+            for day in reversed(days(said, line.written)):
+                if meets(asked, [day]):
+                    said = f"{said[: day.start]}{question[asked[0].start : asked[0].end]}{said[day.end :]}"
+            kept.append(structs.replace(line, said=said, on_day=True))
+        elif meant is None or (whether(question) and not agenda(question, asked)):
+            kept.append(line)
+    return kept
+
+
+def _day(question: str, found: Sequence[Line], told: Sequence[Line], today: date | None) -> str:
+    """Return what there is on the days that a question asks for and holds nothing else, or nothing."""
+    if not agenda(question, days(question, today, asked=True)):
+        return ""
+    german, former = read(question).german, {line.replaces for line in found}
+    there = [line for line in told if line.on_day and line.source not in former and HIDDEN not in line.text]
+    quotes = [
+        say("quote", german, text=line.text, source=line.source) for line in sorted(there, key=lambda line: line.order)
+    ]
+    if len(quotes) < 2:
+        return say("answer", german, quotes=quotes[0]) if quotes else say("unknown", german)
+    return say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in quotes[:MAX_DAY])
 
 
 def _bare(text: str) -> str:
@@ -273,6 +356,7 @@ def _called(question: str, found: Sequence[Line]) -> Callable[[str], list[str]]:
 def chosen(order: Sequence[tuple[float, Line]], least: float) -> list[Line]:
     """Return the line that answers a question surely enough, and another that does so nearly as well."""
     near = [line for score, line in order if score >= max(least, order[0][0] - CLOSE)]
+    near = [structs.replace(line, said="", on_day=False) for line in near]
     return list({line.text: line for line in reversed(near)}.values())[::-1][:MAX_QUOTES]
 
 
@@ -286,18 +370,24 @@ def hidden(question: str, results: Sequence[str], reader: Reader) -> str:
     return next((line.source for line in best if HIDDEN in line.text), "")
 
 
-def answer(question: str, results: Sequence[str], reader: Reader, *, sure: bool = False) -> str:
+def answer(
+    question: str, results: Sequence[str], reader: Reader, *, sure: bool = False, today: date | None = None
+) -> str:
     """Return what the notes say about a question: quotes with citations, the nearest line where none answers for sure, or that
     there is nothing. With `sure` nothing but an answer, or the empty text."""
     found, kind = gathered(results), vectors(results)
-    order, least = ranked(question, found, kind, reader), verdict(kind, reader).least
+    told = on_days(question, found, today)
+    if there := _day(question, found, told, today):
+        return there if not sure or there != say("unknown", read(question).german) else ""
+    order, least = ranked(question, told, kind, reader), verdict(kind, reader).least
     if best := chosen(order, least):
         return _reply(question, best, found, "answer")
     if sure:
         return ""
     least -= NEARLY
     shown = [line for score, line in order if score >= least and HIDDEN not in line.text]
-    return _reply(question, shown[:1], found, "nearest") if shown else say("unknown", read(question).german)
+    shown = [structs.replace(line, said="", on_day=False) for line in shown[:1]]
+    return _reply(question, shown, found, "nearest") if shown else say("unknown", read(question).german)
 
 
 def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) -> str:
@@ -305,6 +395,7 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     german = read(question).german
     by_source = {line.source: line for line in found}
     newer = {line.replaces: line for line in found if line.replaces in by_source}
+    best = _newest_first(question, best, found, newer)
     former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
     old, new = (best[0], later) if later else (former, best[0])
     first, note, other = best[0], "former", None
@@ -326,19 +417,46 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     return text
 
 
-def same_matter(text: str, found: Sequence[Line], *, sure: bool, shifted: bool = False) -> Line | None:
-    """Return the line that a correction is about: the one with which it shares most, the newest of equals.
+def _newest_first(question: str, best: list[Line], found: Sequence[Line], newer: dict[str, Line]) -> list[Line]:
+    """Put a newer line that contradicts the best without saying so before it: both may hold, and both are quoted."""
+    first = best[0]
+    known = aliases([line.text for line in found])
+    against = [
+        line
+        for line in found
+        if line.order > first.order
+        and not line.todo
+        and HIDDEN not in line.text
+        and line.source not in newer
+        and takes_place(line.text, first.text)
+        and rivals(read(question), read(line.text), read(first.text), known)
+    ]
+    if not against or first.source in newer:
+        return best
+    newest = max(against, key=lambda line: line.order)
+    return [newest, *(line for line in best if line is not newest)][:MAX_QUOTES]
 
-    One name is enough for a sentence that says it is a correction; one that only sounds so must share more, unless it tells
-    that something got another time or figure (`shifted`) and the line has one for the same thing.
+
+def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line | None:
+    """Return the line that a correction is about: the one with which it shares most, of equals the one told last, then the newest.
+
+    A line that says the same kind of thing of the same subject is meant. Another one must share so much the more the less the
+    sentence says that it is a correction, or that something got another time or figure.
     """
-    new = read(text)
-    shared = [(*_shared(new, read(line.text)), line.order, line) for line in found if line.text != text]
-    most = max(shared, key=lambda one: (one[0], one[2]), default=None)
-    if most is None:
-        return None
-    total, same_thing, _, line = most
-    return line if total >= (1.2 if sure else 1.5 if shifted and same_thing else 2.4) else None
+    new, older = read(bare(text)), [line for line in found if line.text != text and not line.todo]
+    last = told_last or max((line for line in older), key=lambda line: line.order, default=Line("", "")).source
+    enough = 1.2 if CORRECTS.match(text) else 1.5 if SHIFTED.search(text) else 2.4
+    best: tuple[float, tuple[str, int]] = (0.0, ("", 0))
+    chosen = None
+    for line in older:
+        total, same_thing = _shared(new, read(bare(line.text)))
+        meant = takes_place(text, line.text, last=line.source == last)
+        least = 2.4 if enough == 1.5 and not same_thing else enough
+        if (meant or (total >= least and not adds(text))) and (
+            key := (total + meant + 0.5 * (meant and line.source == last), line.order)
+        ) > best:
+            best, chosen = key, line
+    return chosen
 
 
 # Words that say when: two lines that have no more in common speak of other matters.

@@ -25,13 +25,13 @@ _ARTICLE = late(
 )
 _FOLD = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "ß": "ss", "é": "e", "è": "e", "á": "a", "í": "i", "ó": "o", "ú": "u", "ñ": "n",
                        "ł": "l", "ń": "n", "ş": "s", "ç": "c", "ı": "i", "å": "a", "ø": "o", "’": "'"})  # fmt: skip
-_MONTH = (
+MONTH = (
     r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni?|july?|juli?|aug(?:ust)?|sept?(?:ember)?"
     r"|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b"
 )
 _DAY = (
     r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?\b|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?"
-    r"|today|tomorrow|heute|tonight|weekends?|wochenende)"
+    r"|today|tomorrow|yesterday|heute|(?:vor)?gestern|übermorgen|tonight|weekends?|wochenende)"
 )
 _COUNT = (
     r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
@@ -50,7 +50,7 @@ _SPAN = (
 )
 VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
-        rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|uhr|o'clock)\b|\b\d{{1,2}}[ap]\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
+        rf"\b{MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|uhr|o'clock)\b|\b\d{{1,2}}[ap]\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
         r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:kw|week) ?\d{1,2}\b|\b(?:after dark|(?:day|week|month|tag|woche)s? (?:before|ahead|vorher|zuvor)|half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|month end|mittags?|abends?|vormittags?|nachmittags?|morgens|nachts|nüchtern|spring|summer"
         rf"|{_HOLIDAY}|(?:at|till|until|by|before|um|ab|bis|half|halb) (?:{_COUNT}|\d{{1,2}})|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) \w+|(?:jahres|monats)(?:ende|anfang))\b",
         re.IGNORECASE,
@@ -81,13 +81,13 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@reason": late(r"\b(?:because|since|due to|thanks to|so that|so|b/c|as|weil|wegen|denn|damit|sonst|deshalb|after|needs?|without|no)\b", re.IGNORECASE),
     "@name": late(r"(?<![.!?:]\s)(?<!^)\b[A-ZÄÖÜ][\w’'-]+|\b(?:dr|mr|mrs|ms|prof|herr|frau)\b", re.UNICODE),
     "@place": late(
-        rf"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!(?:the |der |den |dem |alternate |every )?(?:\d|{_MONTH}|{_DAY}|(?:half|quarter|noon|night|mornings?|evenings?|afternoons?|summer|winter|spring|autumn|sommer|herbst|time|weekdays?|weekends?|stand-?by|month|week|year|abend|morgen|total|order|hold|cash|be|do|go|get|have|buy|pay|see|ask|call|bring|cancel|him|her|them|it|us|me)\b))\w|\bstr\b|\broad\b|\w+(?:straße|allee|platz)\b|\b(?:room|raum|zimmer|court|bay|shelf|locker|floor|gate|platform|gleis|unit|bed|ward|cabin|plot|desk|seat|row|regal|fach)\s+\w*\d",
+        rf"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!(?:the |der |den |dem |alternate |every )?(?:\d|{MONTH}|{_DAY}|(?:half|quarter|noon|night|mornings?|evenings?|afternoons?|summer|winter|spring|autumn|sommer|herbst|time|weekdays?|weekends?|stand-?by|month|week|year|abend|morgen|total|order|hold|cash|be|do|go|get|have|buy|pay|see|ask|call|bring|cancel|him|her|them|it|us|me)\b))\w|\bstr\b|\broad\b|\w+(?:straße|allee|platz)\b|\b(?:room|raum|zimmer|court|bay|shelf|locker|floor|gate|platform|gleis|unit|bed|ward|cabin|plot|desk|seat|row|regal|fach)\s+\w*\d",
         re.IGNORECASE,
     ),
 }  # fmt: skip
 # Figures that are part of a time are no count and no sum.
-_OF_A_TIME = late(
-    rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{_MONTH}|\b{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}[:.]\d{{2}}\s*(?:uhr|h|am|pm)?\b(?!\s?[€$£])"
+OF_A_TIME = late(
+    rf"\b\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?{MONTH}|\b{MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}[:.]\d{{2}}\s*(?:uhr|h|am|pm)?\b(?!\s?[€$£])"
     r"|\b\d{1,2}\s*(?:am|pm|uhr|o'clock)\b|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.\d{1,2}\.(?:\d{2,4})?",
     re.IGNORECASE,
 )
@@ -262,7 +262,7 @@ def read(text: str) -> Reading:
     focus = _focus(text)
     wanted = next((values for rule, values in _WANTED if rule.search(text)), ())
     typed = _named(focus) and (not wanted or "@name" in wanted)
-    timeless = _OF_A_TIME.sub(" ", text)
+    timeless = OF_A_TIME.sub(" ", text)
     return Reading(
         words=tuple(words.values()),
         parts=tuple((inside | words).values()),

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from homarus.core.patterns import late
+from homarus.models.notebook.corrections import CANCELS, claim, takes_place
 from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
 
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
@@ -29,7 +30,7 @@ _WAS_ASKED = late(
 )
 _WAS_TOLD = late(
     r"\b(?:was|were|had|did|been|has|have|got|went|came|took|gave|sold|bought|paid|lent|left|made|won|lost|broke|said|told|met|put|cut|set|found|kept|began|ran"
-    r"|sent|spent|built|thought|brought|used|since|ago|last|yesterday|former|(?:19|20)[012]\d|\w{2,}ed"
+    r"|saw|ate|drank|wrote|drove|flew|rode|spoke|taught|heard|felt|held|stood|slept|wore|knew|grew|threw|caught|fell|chose|rang|became|forgot|sent|spent|built|thought|brought|used|since|ago|last|yesterday|former|(?:19|20)[012]\d|\w{2,}ed"
     r"|war|waren|wurden?|hatten?|\w*ge\w{2,}(?:t|en)|\w{3,}iert|(?:be|ver|er)\w{3,}t|seit|letzte[nrs]?|gestern|früher|vor|\w{3,}te[nt]?)\b",
     re.IGNORECASE,
 )
@@ -285,12 +286,20 @@ def _unknown(word: Word) -> bool:
 def rivals(asked: Reading, later: Reading, former: Reading, known: Aliases) -> bool:
     """Say whether a newer line answers a question in the place of the line that it replaced.
 
-    A new time answers when; anything else must have the value, or a new name, and speak of what the older line speaks of.
+    What is cancelled answers anything, a new time answers when; anything else must have the value, or a new name or place, and
+    speak of what the older line speaks of, or stand for it by a pronoun.
     """
+    new, old = claim(later.text), claim(former.text)
+    if CANCELS.search(later.text) and not CANCELS.search(former.text):
+        return True
     if "@time" in asked.wanted:
         return "@time" in later.values
-    named = bool(later.names - {word.stem for word in former.words})
+    named = bool(new.names - {word.stem for word in former.words}) or (
+        "@place" in asked.wanted and bool(new.places - old.places)
+    )
     if asked.wanted and not (named if {"@name", "@place"} & set(asked.wanted) else _has(asked, later) > 0):
         return False
+    if takes_place(later.text, former.text, last=True):
+        return True
     strong = [word for word in asked.words if not word.light and _covers(word, former, known) >= 0.5]
     return 2 * sum(_covers(word, later, known) >= 0.5 for word in strong) >= len(strong)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -20,6 +20,8 @@ from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.asks import SURE, asks
+from homarus.models.notebook.corrections import bare, corrects
+from homarus.models.notebook.days import days, spelled
 from homarus.models.notebook.gloss import other_language
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, finished, read_message
 from homarus.models.notebook.language import Word, alike, read, related
@@ -37,21 +39,6 @@ _OPINION = late(
 _RETAIN = late(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
 _ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
-# What tells that a sentence replaces something: at its start for sure, inside it perhaps, and more so where something got another time or figure.
-_CORRECTS = late(
-    r"\s*(?:(?:oh|ach|ok|okay|so|also|ugh|hm+|small|quick|kleiner?|kurzer?|noch ein)[,:]?\s+)*(?:no[,:]|no wait|change of plans?|ich habe? mich vertan|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|i was mistaken|hang on|hold on|eigentlich|korrektur|nein|doch|berichtigung|änderung|nachtrag|ich meinte|i meant|stimmt nicht|nee|quatsch|falsch|moment|change[d]?(?=:)|pardon|entschuldigung|my mistake|make that)\b",
-    re.IGNORECASE,
-)
-_CHANGED = late(
-    r"\b(?:now|no longer|any ?more|these days|(?:has|have) (?:moved|changed|switched|become)|(?:moved|changed|switched) to|instead|, not|jetzt|nicht mehr|doch"
-    r"|stattdessen|umgezogen|gewechselt|neuerdings|mittlerweile|inzwischen)\b",
-    re.IGNORECASE,
-)
-_SHIFTED = late(
-    r"\b(?:verschoben|(?:vor)?verlegt|verlängert|erhöht|gestiegen|gesenkt|geändert|ab jetzt|sondern|nicht mehr|statt|postponed|rescheduled|extended|pushed back|put (?:back|off)|brought forward"
-    r"|(?:has|have|was|were|been|is|got) (?:moved|changed|raised|cancelled)|(?:moved|changed) (?:to|from|again)|changed|moved(?=,)|(?:goes|gone|went|going) (?:up|down)|instead of|no longer|the old one|new slot)\b",
-    re.IGNORECASE,
-)
 
 # The names a parameter may have, by what we want to put into it.
 _TEXT = ("text", "content", "fact", "note", "statement")
@@ -88,6 +75,13 @@ class Desk(Struct, frozen=True):
     german: bool
     before: Sequence[Message]
     reader: Reader
+
+    @property
+    def day(self) -> date:
+        try:
+            return date.fromisoformat(self.today)
+        except ValueError:
+            return self.now.date()
 
     def say(self, name: str, **values: object) -> str:
         return say(name, self.german, **values)
@@ -192,15 +186,13 @@ def _keep(intent: Intent, got: Got, desk: Desk) -> Next:
         text = "Todo: " + (_ALARM.sub(r"\1: ", text) if intent.kind is Kind.REMIND else text)
     if "memory_retain" not in desk.offered:
         return _append(text, got, desk)
-    sure = _CORRECTS.match(text) is not None
     searched: list[ToolResult] = []
     old = None
-    shifted = _SHIFTED.search(text) is not None
-    if intent.kind is Kind.KEEP and (sure or shifted or _CHANGED.search(text)) and (look := desk.look(text)):
+    if intent.kind is Kind.KEEP and corrects(text) and (look := desk.look(bare(text), least=-1.0)):
         if not got:
             return [look]
         searched = [got[0]]
-        old = evidence.same_matter(text, evidence.gathered([got[0].text]), sure=sure, shifted=shifted)
+        old = evidence.same_matter(text, evidence.gathered([got[0].text]), _last_kept(desk.before))
     extra: dict[str, object] = {"kind": "opinion"} if _OPINION.search(text) else {}
     if old is not None and "#L" in old.source:
         extra["supersedes"] = old.source
@@ -257,8 +249,9 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
     if look is None:
         return "" if sure else desk.say("no_search" if read(intent.text).words else "unknown")
     other = " ".join(filter(None, (related(intent.text), other_language(intent.text))))
+    day = spelled(days(intent.text, desk.day, asked=True))
     family = _FAMILY if any(word.kin for word in read(intent.text).words) else ""
-    first = [look, *(found for text in (other, family) if text and (found := desk.look(text)))]
+    first = [look, *(found for text in (other, day, family) if text and (found := desk.look(text)))]
     if not got:
         return first
     if why := _wrong(got[0]):
@@ -271,12 +264,12 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
         path, _, line = source.partition("#L")
         if line.isdigit() and (exact := desk.call("memory_get", {_PATH: path}, **{"from": int(line), "lines": 1})):
             return [exact]  # the index keeps no secrets; the owner's own note does
-    return evidence.answer(intent.text, results, desk.reader, sure=sure)
+    return evidence.answer(intent.text, results, desk.reader, sure=sure, today=desk.day)
 
 
 def _look(intent: Intent, got: Got, desk: Desk) -> Next:
     """Answer what may be a question and has no mark. What nothing answers is kept, unless it asks for sure."""
-    if _CORRECTS.match(intent.text) or _CHANGED.search(intent.text):
+    if corrects(intent.text):
         return _keep(Intent(Kind.KEEP, intent.text), got, desk)
     kept = [result for result in got if result.tool_name in _WRITERS]
     said = _ask(intent, [result for result in got if result not in kept], desk, sure=asks(intent.text) < SURE)
