@@ -97,17 +97,12 @@ class TestHowOneEnds:
             assert (await agent.ask("go")).text == "still here"
         assert [(each.is_error, "SystemExit: 3" in each.text) for each in results(model)] == [(True, True)]
 
-    @pytest.mark.parametrize("plain", [True, False])
-    def test_an_interrupt_means_the_program(self, env, plain):
+    def test_an_interrupt_means_the_program(self, env):
         def interrupt() -> None:
             raise KeyboardInterrupt
 
-        async def interrupt_too() -> None:
-            raise KeyboardInterrupt
-
         async def ask() -> None:
-            async with Agent.open(env=env, model=ScriptedModel(("it", {}), "no")) as agent:
-                agent.tool(interrupt if plain else interrupt_too, name="it")
+            async with Agent.open(env=env, model=ScriptedModel(("interrupt", {}), "no"), tools=[interrupt]) as agent:
                 await agent.ask("go")
 
         with pytest.raises(KeyboardInterrupt):

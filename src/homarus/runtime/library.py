@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -23,6 +24,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import RiskName
 from homarus.models.levels import LEVELS, parse_level
 from homarus.models.provider import ModelProvider
+from homarus.runtime.asking import in_line
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold
@@ -366,16 +368,20 @@ def ask(
 ) -> Reply[Any]:
     """Open a home, ask once, and close it. Where an event loop runs, as in a notebook, it waits in a thread of its own.
 
-    A session that this program has open already is refused; `await agent.ask(…)` asks there.
+    Threads that ask in one session are answered one after another. A session that an agent of this program has open is
+    refused; `await agent.ask(…)` asks there.
     """
 
     async def once() -> Reply[Any]:
         opened = Agent.open(
             home, agent=agent, session=session, instructions=instructions, model=model, tools=tools, env=env
         )
-        async with opened:
-            opened._refuse_open_twice()  # noqa: SLF001 - this module's own class
-            return await opened.ask(text, output_type=output_type, seconds=seconds, options=RunOptions(children="all"))
+        assert isinstance(opened.client, LocalClient)
+        with in_line(opened.client.home.config.paths.state_dir, opened.key) as turn:
+            async with opened:
+                await turn.comes()
+                opened._refuse_open_twice()  # noqa: SLF001 - this module's own class
+                return await opened.ask(text, output_type=output_type, seconds=seconds, options=RunOptions(children="all"))
 
     return _finished(once())
 
@@ -395,7 +401,7 @@ def _finished(work: Coroutine[Any, Any, T]) -> T:
         except BaseException as problem:  # noqa: BLE001 - it is raised where it was asked for
             problems.append(problem)
 
-    thread = Thread(target=alone, name="homarus.ask")
+    thread = Thread(target=copy_context().run, args=(alone,), name="homarus.ask")
     thread.start()
     thread.join()
     if problems:
