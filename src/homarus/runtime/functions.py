@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -20,7 +20,6 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk, RiskName, ToolSpec
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
-T = TypeVar("T")
 GROUP = "program"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PARAMETER = re.compile(r"\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
@@ -102,14 +101,14 @@ def _annotations(function: Callable[..., Any], called: str) -> dict[str, Any]:
         ) from None
 
 
-class OutputType(Generic[T]):
+class OutputType:
     """The form that an answer must have: what the model is told of it, and how its text becomes a value."""
 
-    def __init__(self, wanted: type[T]) -> None:
+    def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
         self.schema = msgspec.json.encode(_schema(wanted), order="deterministic").decode()
 
-    def parse(self, text: str) -> T:
+    def parse(self, text: str) -> Any:
         """Return the value that a text holds; raises `ValueError` that tells the model what is wrong with it."""
         fenced = _FENCE.findall(text)
         bare = fenced[-1] if fenced else text
@@ -118,11 +117,9 @@ class OutputType(Generic[T]):
         problem: Exception | None = None
         for candidate in dict.fromkeys((bare.strip(), bare[start:end])):
             try:
-                value: T = _convert(msgspec.json.decode(candidate), self._wanted)
+                return _convert(msgspec.json.decode(candidate), self._wanted)
             except (msgspec.DecodeError, ValueError) as failed:
                 problem = problem or failed
-            else:
-                return value
         raise ValueError(single_line(str(problem), 400))
 
 

@@ -185,11 +185,24 @@ class Agent:
         options: RunOptions | None = None,
     ) -> Reply[T]: ...
 
+    @overload  # `Literal["a"]` and `int | None` are no classes to a type checker
     async def ask(
         self,
         text: str,
         *,
-        output_type: type[T] | None = None,
+        output_type: object,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> Reply[Any]: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        output_type: object = None,
         model: str = "",
         thinking: str = "",
         images: Sequence[Image] = (),
@@ -353,11 +366,27 @@ def ask(
 ) -> Reply[T]: ...
 
 
+@overload
 def ask(
     text: str,
     home: str | Path | None = None,
     *,
-    output_type: type[T] | None = None,
+    output_type: object,
+    agent: str = "",
+    session: str = "main",
+    instructions: str = "",
+    model: str | ModelProvider = "",
+    tools: Sequence[Callable[..., Any]] = (),
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Reply[Any]: ...
+
+
+def ask(
+    text: str,
+    home: str | Path | None = None,
+    *,
+    output_type: object = None,
     agent: str = "",
     session: str = "main",
     instructions: str = "",
