@@ -6,8 +6,10 @@ Listening changes nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Self
 
 from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
@@ -17,6 +19,7 @@ from homarus.delivery.sanitize import shape
 from homarus.queue.lane import SessionLane
 from homarus.sessions.codec import COLLECTED
 
+_log = logging.getLogger(__name__)
 YIELD = "sessions_yield"
 # The kind of a `Notice` that holds the answer to something that stood before the message: a line that says what, and the answer.
 EARLIER = "earlier"
@@ -57,10 +60,13 @@ class Listeners:
         return leave
 
     def emit(self, key: SessionKey, event: RunEvent) -> None:
-        for listener in self._by_session.get(key, ()):
-            listener(event)
-        for watcher in self._watchers:
-            watcher(key, event)
+        """Tell everybody. One that fails keeps neither the turn nor the others from going on."""
+        told = (*self._by_session.get(key, ()), *(partial(watcher, key) for watcher in self._watchers))
+        for listener in told:
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - see above
+                _log.exception("a listener of %s failed", key)
 
 
 class EventFeed:
