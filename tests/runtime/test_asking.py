@@ -59,16 +59,20 @@ class TestTheLine:
         assert said == ["first", "third"]
 
     async def test_another_session_and_another_home_do_not_wait(self, tmp_path):
-        with in_line(tmp_path, MAIN), in_line(tmp_path, main_session("other")) as one, in_line(tmp_path / "x", MAIN) as two:
+        with (
+            in_line(tmp_path, MAIN),
+            in_line(tmp_path, main_session("other")) as one,
+            in_line(tmp_path / "x", MAIN) as two,
+        ):
             await one.comes()
             await two.comes()
 
     def test_whoever_asks_from_inside_is_refused_by_whatever_name_the_home_goes(self, tmp_path):
         (tmp_path / "link").symlink_to(tmp_path)
         for home in (tmp_path, tmp_path / "link"):
-            with in_line(tmp_path, MAIN), pytest.raises(HomarusError, match="name another session"):
-                with in_line(home, MAIN):
-                    raise AssertionError("it would wait for ever")
+            refused = pytest.raises(HomarusError, match="name another session")
+            with in_line(tmp_path, MAIN), refused, in_line(home, MAIN):
+                raise AssertionError("it would wait for ever")
         with in_line(tmp_path, MAIN):
             pass  # and afterwards it is free
 

@@ -65,7 +65,6 @@ class TestAFunctionThatDoesNotEnd:
         assert (await asked).status == "aborted"
         assert not stuck.ended.is_set()
 
-
     async def test_one_that_looks_is_told_that_nobody_waits_any_more(self, env):
         begun, told = threading.Event(), threading.Event()
 
