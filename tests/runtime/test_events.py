@@ -56,6 +56,19 @@ async def test_a_reader_that_was_cancelled_does_not_stop_the_writers() -> None:
     assert len(feed) == 1
 
 
+async def test_a_listener_that_fails_keeps_neither_the_turn_nor_the_others_from_going_on(tmp_path: Path) -> None:
+    async with House(tmp_path, "hello").agent() as agent:
+        heard: list[RunEvent] = []
+
+        def fail(_event: RunEvent) -> None:
+            raise RuntimeError("not my day")
+
+        agent.listen(fail)
+        agent.listen(heard.append)
+        assert (await agent.ask("hi")).text == "hello"
+        assert [type(event) for event in (heard[0], heard[-1])] == [RunStarted, RunEnded]
+
+
 async def test_a_turn_that_goes_on_after_a_crash_is_not_the_answer_to_what_is_asked_now(tmp_path: Path) -> None:
     (tmp_path / "before").mkdir()
     before = House(tmp_path / "before", "never said")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.text import single_line
+from homarus.core.beside import beside_the_loop, describe
 from homarus.hooks.events import HookEvent, family, listening_order
 
 DEFAULT_TIMEOUT = 30.0
@@ -129,36 +129,6 @@ async def _contained(handler: Handler, event: HookEvent) -> BaseException | None
     return None
 
 
-async def beside_the_loop(function: Callable[[Any], Any], given: Any) -> Any:
-    """Run somebody's plain function in a thread that nobody waits for when the program ends."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, problem: BaseException | None) -> None:
-        if answer.done():
-            return
-        if problem is None:
-            answer.set_result(result)
-        else:
-            # A Future does not take StopIteration, and SystemExit would leave the loop.
-            plain = isinstance(problem, Exception) and not isinstance(problem, StopIteration)
-            answer.set_exception(problem if plain else RuntimeError(_say(problem)))
-
-    def work() -> None:
-        result, problem = None, None
-        try:
-            result = function(given)
-        except BaseException as raised:  # noqa: BLE001 - handed over to the loop
-            problem = raised
-        try:
-            loop.call_soon_threadsafe(settle, result, problem)
-        except RuntimeError:
-            log.debug("a hook came back after its loop had closed")
-
-    threading.Thread(target=work, name="hook", daemon=True).start()
-    return await answer
-
-
 def run_alone(function: Callable[[Any], Any], given: Any, limit: float) -> BaseException | None:
     """Run somebody's function in a thread that nobody waits for longer than `limit`; return what it raised."""
     outcome: list[BaseException | None] = []
@@ -200,7 +170,7 @@ def _settle(event: HookEvent, given: HookEvent, listener: Listener, problem: Bas
         _adopt(event, given)
     else:
         event.failed.append(listener.source)
-        log.warning("hook %s failed on %s: %s", listener.source, event.key, _say(problem))
+        log.warning("hook %s failed on %s: %s", listener.source, event.key, describe(problem))
 
 
 def _copy(value: Any, depth: int) -> Any:
@@ -236,11 +206,3 @@ def _assign(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
             mine[:] = value
         else:
             ours[key] = value
-
-
-def _say(problem: BaseException) -> str:
-    try:
-        text = str(problem)
-    except Exception:  # noqa: BLE001 - a stranger's exception may fail even at this
-        text = "(it cannot even say what)"
-    return single_line(f"{type(problem).__name__}: {text}", 300)

@@ -18,12 +18,13 @@ from homarus.channels.channel import Manifest as ChannelManifest
 from homarus.config.view import Config
 from homarus.context.engine import Factory as EngineFactory
 from homarus.context.engine import find_factory, register_context_engine
+from homarus.core.beside import beside_the_loop
 from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.hooks.events import UNTRUSTED, HookEvent
 from homarus.hooks.load import function_of
-from homarus.hooks.registry import beside_the_loop, run_alone
+from homarus.hooks.registry import run_alone
 from homarus.memory.backend import Factory as MemoryFactory
 from homarus.memory.backend import register_memory_backend
 from homarus.models.registry import Factory as ProviderFactory

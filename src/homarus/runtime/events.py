@@ -6,8 +6,10 @@ Listening changes nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Self
 
 from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
@@ -16,6 +18,7 @@ from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
 from homarus.queue.lane import SessionLane
 
+_log = logging.getLogger(__name__)
 YIELD = "sessions_yield"
 # The kind of a `Notice` that holds the answer to something that stood before the message: a line that says what, and the answer.
 EARLIER = "earlier"
@@ -56,10 +59,13 @@ class Listeners:
         return leave
 
     def emit(self, key: SessionKey, event: RunEvent) -> None:
-        for listener in self._by_session.get(key, ()):
-            listener(event)
-        for watcher in self._watchers:
-            watcher(key, event)
+        """Tell everybody. One that fails keeps neither the turn nor the others from going on."""
+        told = (*self._by_session.get(key, ()), *(partial(watcher, key) for watcher in self._watchers))
+        for listener in told:
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - see above
+                _log.exception("a listener of %s failed", key)
 
 
 class EventFeed:

@@ -5,21 +5,21 @@ Types are those of msgspec (dataclasses, structs, typed dicts, enums, lists …)
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, get_type_hints
+from functools import partial
+from typing import Any, get_type_hints
 
 import msgspec
 
+from homarus.core.beside import beside_the_loop
 from homarus.core.errors import HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, RiskName, ToolSpec
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
-T = TypeVar("T")
 GROUP = "program"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PARAMETER = re.compile(r"\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
@@ -36,6 +36,8 @@ def function_tool(
     """
     if not callable(function):
         raise TypeError(f"a tool must be a function, not {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError("a tool must return its result, and a generator yields it; return a list")
     if risk not in set(Risk):
         raise HomarusError(f"risk={risk!r} is no risk of a tool", cure=f"there are {', '.join(Risk)}")
     called = name or getattr(function, "__name__", type(function).__name__)
@@ -67,15 +69,24 @@ def function_tool(
             raise ToolError(f"{called}: {single_line(str(problem), 400)}") from None
         if context_name:
             values[context_name] = context
-        if inspect.iscoroutinefunction(function):
-            with context.cancel.interrupting():
-                result = await function(**values)
-        else:
-            result = await asyncio.to_thread(function, **values)
+        with context.cancel.interrupting():
+            result = await _called(function, values)
         return said(_text(result))
 
     spec = ToolSpec(called, summary, schema, single_line(summary, 100))
     return Tool(spec=spec, risk=Risk(risk), run=run, group=GROUP, taints=not trusted, asks=ask)
+
+
+async def _called(function: Callable[..., Any], values: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**values)
+    try:
+        result = await beside_the_loop(partial(function, **values))
+        return await result if inspect.isawaitable(result) else result
+    except RuntimeError as problem:
+        if isinstance(problem.__cause__, KeyboardInterrupt | SystemExit):
+            raise problem.__cause__ from None  # here it is caught as that of an async function is
+        raise
 
 
 def _annotations(function: Callable[..., Any], called: str) -> dict[str, Any]:
@@ -90,14 +101,14 @@ def _annotations(function: Callable[..., Any], called: str) -> dict[str, Any]:
         ) from None
 
 
-class OutputType(Generic[T]):
+class OutputType:
     """The form that an answer must have: what the model is told of it, and how its text becomes a value."""
 
-    def __init__(self, wanted: type[T]) -> None:
+    def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
         self.schema = msgspec.json.encode(_schema(wanted), order="deterministic").decode()
 
-    def parse(self, text: str) -> T:
+    def parse(self, text: str) -> Any:
         """Return the value that a text holds; raises `ValueError` that tells the model what is wrong with it."""
         fenced = _FENCE.findall(text)
         bare = fenced[-1] if fenced else text
@@ -106,11 +117,9 @@ class OutputType(Generic[T]):
         problem: Exception | None = None
         for candidate in dict.fromkeys((bare.strip(), bare[start:end])):
             try:
-                value: T = _convert(msgspec.json.decode(candidate), self._wanted)
+                return _convert(msgspec.json.decode(candidate), self._wanted)
             except (msgspec.DecodeError, ValueError) as failed:
                 problem = problem or failed
-            else:
-                return value
         raise ValueError(single_line(str(problem), 400))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -23,6 +24,8 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import RiskName
 from homarus.models.levels import LEVELS, parse_level
 from homarus.models.provider import ModelProvider
+from homarus.runtime import arguments
+from homarus.runtime.asking import in_line
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold
@@ -77,20 +80,22 @@ class Agent:
         `instructions` and `model` hold for everything that is sent through this object; the home keeps its own choices.
         A model is named, or it is an object of this program, such as a `ScriptedModel`.
         """
-        variables = dict(os.environ if env is None else env)
+        variables = arguments.environment(os.environ if env is None else env)
         if home is not None:
-            variables["OPENCLAW_STATE_DIR"] = str(Path(home).expanduser().absolute())
+            variables["OPENCLAW_STATE_DIR"] = arguments.state_folder(home)
+        given = arguments.functions(tools)
+        arguments.is_text("instructions", instructions)
         runtime = Runtime.open(resolve_paths(variables, profile=profile), variables, clock=clock, ids=ids)
         client = LocalClient(runtime)
         if not isinstance(model, str):
-            if not hasattr(model, "stream"):
-                raise TypeError(f"model must be a name or an object that streams answers, not {type(model).__name__}")
+            if isinstance(model, type) or not hasattr(model, "stream"):
+                raise TypeError(f"model must be a name or an object that streams answers, not {_called(model)}")
             own = model
             runtime.home.models.registry.register(OWN_MODEL.partition("/")[0], lambda _ref, _credential: own)
             model = OWN_MODEL
-        opened = cls(client, client.resolve(agent, session), instructions=instructions, model=model)
+        opened = cls(client, _meant(client, agent, session), instructions=instructions, model=model)
         opened._check_model(model)
-        for function in tools:
+        for function in given:
             opened.tool(function)
         return opened
 
@@ -108,12 +113,15 @@ class Agent:
     ) -> Agent:
         """Talk to an agent that a gateway serves: at `ws://…` or `wss://…` with its token, or on this home's own socket."""
         remote = import_module("homarus.gateway.remote")  # above us, so it is named and not imported
+        for name, text in (("agent", agent), ("instructions", instructions)):
+            arguments.is_text(name, text)
+        arguments.session_name(session)
         client: Client = await remote.connected(remote.address_of(url, token=token, env=env))
-        return cls(client, client.resolve(agent, session), instructions=instructions, model=model)
+        return cls(client, _meant(client, agent, session), instructions=instructions, model=model)
 
     def session(self, name: str, *, agent: str = "") -> Agent:
         """Return the same home in another session, given as a key or a name. Closing the first one closes it, too."""
-        key = self.client.resolve(agent or self.key.agent_id, name)
+        key = _meant(self.client, arguments.is_text("agent", agent) or self.key.agent_id, name)
         return Agent(self.client, key, instructions=self.instructions, model=self.model, functions=self.functions)
 
     @overload
@@ -183,11 +191,24 @@ class Agent:
         options: RunOptions | None = None,
     ) -> Reply[T]: ...
 
+    @overload  # `Literal["a"]` and `int | None` are no classes to a type checker
     async def ask(
         self,
         text: str,
         *,
-        output_type: type[T] | None = None,
+        output_type: object,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> Reply[Any]: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        output_type: object = None,
         model: str = "",
         thinking: str = "",
         images: Sequence[Image] = (),
@@ -200,8 +221,8 @@ class Agent:
         is wrong, twice at most. There is no reply without a value then: a turn that fails raises `HomarusError`, too.
         `options` has what few programs need.
         """
-        self._check(text, model)
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
+        self._check(text, sent)
         if output_type is None:
             return await self._reply(text, sent)
         from homarus.runtime.functions import OutputType
@@ -240,22 +261,22 @@ class Agent:
         options: RunOptions | None = None,
     ) -> AsyncIterator[RunEvent]:
         """Send a message and yield what happens until it is answered: see `Client.run`."""
-        self._check(text)
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
+        self._check(text, sent)
         return self.client.run(self.key, text, sent)
 
     async def send(self, text: str, *, options: RunOptions | None = None) -> IntakeResult:
         """Hand a message in and return at once; what happens then is told to those who `listen`."""
-        self._check(text)
-        return await self.client.send(self.key, text, self._options(options))
+        sent = self._options(options)
+        self._check(text, sent)
+        return await self.client.send(self.key, text, sent)
 
-    def _check(self, text: object, model: str = "") -> None:
+    def _check(self, text: object, options: RunOptions) -> None:
         """Refuse what cannot be sent, before anything is."""
         if isinstance(self.client, LocalClient) and self.client.runtime.closing:
             raise HomarusError("this agent is closed", cure="open one with Agent.open(…)")
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
-        self._check_model(model)
+        arguments.words(text, beside=bool(options.images or options.attached))
+        self._check_model(options.model)
 
     def _check_model(self, model: str) -> None:
         """Refuse a name that means no model here. A gateway on another machine knows its own names."""
@@ -279,28 +300,33 @@ class Agent:
         seconds: float | None = None,
     ) -> RunOptions:
         """Return how a message is sent: what was said for it, then what holds for this object."""
-        given = options or RunOptions()
-        thinking = thinking or given.thinking
+        given = RunOptions() if options is None else options
+        if not isinstance(given, RunOptions):
+            raise TypeError(f"options must be RunOptions(…), not {type(given).__name__}")
+        thinking = arguments.is_text("thinking", thinking or given.thinking)
         level = parse_level(thinking) if thinking else ""
         if level is None:
             raise HomarusError(f"thinking={thinking!r} is no thinking level", cure=f"there are {', '.join(LEVELS)}")
-        return replace(
+        sent = replace(
             given,
-            model=model or given.model or self.model,
+            model=arguments.is_text("model", model or given.model or self.model),
             thinking=level,
-            images=tuple(images) or given.images,
+            images=arguments.pictures(images) or given.images,
             seconds=given.seconds if seconds is None else seconds,
             instructions=given.instructions or self.instructions,
             needs=(*given.needs, *(["call functions of a program"] if self.functions else [])),
         )
+        return arguments.checked(sent)
 
     def listen(self, listener: Callable[[RunEvent], None]) -> Callable[[], None]:
         """Tell a listener everything that happens in this session; returns what takes it off again."""
+        if not callable(listener):
+            raise TypeError(f"a listener must be a function, not {type(listener).__name__}")
         return self.client.listen(self.key, listener)
 
     def steer(self, text: str) -> bool:
         """Say something to the running turn; False when none runs, and then nothing was sent."""
-        return self.client.steer(self.key, text)
+        return self.client.steer(self.key, arguments.words(text))
 
     def stop(self, reason: str = STOPPED) -> bool:
         """End the running turn and its sub-agents, and forget what waits; False when there was nothing to stop."""
@@ -351,11 +377,27 @@ def ask(
 ) -> Reply[T]: ...
 
 
+@overload
 def ask(
     text: str,
     home: str | Path | None = None,
     *,
-    output_type: type[T] | None = None,
+    output_type: object,
+    agent: str = "",
+    session: str = "main",
+    instructions: str = "",
+    model: str | ModelProvider = "",
+    tools: Sequence[Callable[..., Any]] = (),
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Reply[Any]: ...
+
+
+def ask(
+    text: str,
+    home: str | Path | None = None,
+    *,
+    output_type: object = None,
     agent: str = "",
     session: str = "main",
     instructions: str = "",
@@ -366,16 +408,22 @@ def ask(
 ) -> Reply[Any]:
     """Open a home, ask once, and close it. Where an event loop runs, as in a notebook, it waits in a thread of its own.
 
-    A session that this program has open already is refused; `await agent.ask(…)` asks there.
+    Threads that ask in one session are answered one after another. A session that an agent of this program has open is
+    refused; `await agent.ask(…)` asks there.
     """
 
     async def once() -> Reply[Any]:
         opened = Agent.open(
             home, agent=agent, session=session, instructions=instructions, model=model, tools=tools, env=env
         )
-        async with opened:
-            opened._refuse_open_twice()  # noqa: SLF001 - this module's own class
-            return await opened.ask(text, output_type=output_type, seconds=seconds, options=RunOptions(children="all"))
+        assert isinstance(opened.client, LocalClient)
+        with in_line(opened.client.home.config.paths.state_dir, opened.key) as turn:
+            async with opened:
+                await turn.comes()
+                opened._refuse_open_twice()  # noqa: SLF001 - this module's own class
+                return await opened.ask(
+                    text, output_type=output_type, seconds=seconds, options=RunOptions(children="all")
+                )
 
     return _finished(once())
 
@@ -395,9 +443,21 @@ def _finished(work: Coroutine[Any, Any, T]) -> T:
         except BaseException as problem:  # noqa: BLE001 - it is raised where it was asked for
             problems.append(problem)
 
-    thread = Thread(target=alone, name="homarus.ask")
+    thread = Thread(target=copy_context().run, args=(alone,), name="homarus.ask")
     thread.start()
     thread.join()
     if problems:
         raise problems[0]
     return results[0]
+
+
+def _meant(client: Client, agent: str, session: str) -> SessionKey:
+    """Return the session that is named. A new one of an agent that there is not is a slip, and gets no folder."""
+    key = client.resolve(arguments.is_text("agent", agent), arguments.session_name(session))
+    if isinstance(client, LocalClient) and client.home.store(key.agent_id).find(key) is None:
+        client.home.config.agent_named(key.agent_id)
+    return key
+
+
+def _called(model: object) -> str:
+    return f"the class {model.__name__} itself" if isinstance(model, type) else type(model).__name__

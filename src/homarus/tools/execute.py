@@ -79,7 +79,7 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
         output = _failed(str(problem), "error")
     except HomarusError as problem:
         output = _failed(str(problem), "failed")
-    except Exception as problem:  # noqa: BLE001 - a bug in one tool must not end the turn
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - a bug in one tool must not end the turn or the program
         _log.exception("tool %s failed", single_line(call.name, 64))
         output = _failed(
             f"{call.name} failed unexpectedly: {type(problem).__name__}: {single_line(str(problem))}", "bug"

@@ -1,0 +1,128 @@
+"""`homarus.ask` from several threads: each gets the answer to its own question, and nobody waits for themselves."""
+
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import homarus
+from homarus import Agent, HomarusError, ScriptedModel
+from homarus.core.messages import ToolResult
+from homarus.core.routes import main_session
+from homarus.runtime.asking import in_line
+
+MAIN = main_session("main")
+
+
+@pytest.fixture
+def env(tmp_path):
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+
+class TestTheLine:
+    async def test_one_goes_after_the_other_in_the_order_in_which_they_came(self, tmp_path):
+        said, waiting = [], []
+
+        async def ask(number):
+            with in_line(tmp_path, MAIN) as turn:
+                waiting.append(number)
+                await turn.comes()
+                said.append(number)
+                await asyncio.sleep(0)
+                said.append(number)
+
+        await asyncio.gather(*map(ask, range(4)))
+        assert waiting == [0, 1, 2, 3]
+        assert said == [0, 0, 1, 1, 2, 2, 3, 3]
+
+    async def test_one_that_gives_up_lets_the_next_wait_for_those_before(self, tmp_path):
+        go, said = asyncio.Event(), []
+
+        async def ask(name, until=None):
+            with in_line(tmp_path, MAIN) as turn:
+                await turn.comes()
+                if until is not None:
+                    await until.wait()
+                said.append(name)
+
+        tasks = []
+        for name, until in (("first", go), ("second", None), ("third", None)):
+            tasks.append(asyncio.create_task(ask(name, until)))
+            await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.wait(tasks[1:2])
+        assert said == []
+        go.set()
+        await asyncio.wait(tasks)
+        assert said == ["first", "third"]
+
+    async def test_another_session_and_another_home_do_not_wait(self, tmp_path):
+        with (
+            in_line(tmp_path, MAIN),
+            in_line(tmp_path, main_session("other")) as one,
+            in_line(tmp_path / "x", MAIN) as two,
+        ):
+            await one.comes()
+            await two.comes()
+
+    def test_whoever_asks_from_inside_is_refused_by_whatever_name_the_home_goes(self, tmp_path):
+        (tmp_path / "link").symlink_to(tmp_path)
+        for home in (tmp_path, tmp_path / "link"):
+            refused = pytest.raises(HomarusError, match="name another session")
+            with in_line(tmp_path, MAIN), refused, in_line(home, MAIN):
+                raise AssertionError("it would wait for ever")
+        with in_line(tmp_path, MAIN):
+            pass  # and afterwards it is free
+
+
+def test_each_thread_gets_the_answer_to_its_own_question(env):
+    begun, go = threading.Event(), threading.Event()
+
+    def look() -> None:
+        begun.set()
+        go.wait(60)
+
+    def ask(number: int) -> str:
+        tools, answers = ([look], [("look", {})]) if number == 0 else ([], [])
+        model = ScriptedModel(*answers, f"answer {number}")
+        return homarus.ask(f"question {number}", env=env, model=model, tools=tools).text
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(ask, 0)
+        assert begun.wait(60)
+        others = [pool.submit(ask, number) for number in (1, 2, 3)]
+        go.set()
+        assert [done.result(60) for done in (first, *others)] == [f"answer {number}" for number in range(4)]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_function_that_asks_where_it_is_being_answered_is_told_so(env, plain):
+    def again() -> str:
+        return homarus.ask("again", env=env, model=ScriptedModel("again")).text
+
+    async def again_too() -> str:
+        return again()
+
+    model = ScriptedModel(("again" if plain else "again_too", {}), "ok")
+    assert homarus.ask("go", env=env, model=model, tools=[again, again_too], seconds=20).text == "ok"
+    results = [message for message in model.requests[-1].messages if isinstance(message, ToolResult)]
+    assert "name another session" in results[0].text
+
+
+async def test_an_agent_that_meets_it_waits_and_is_answered(env):
+    begun, go = threading.Event(), threading.Event()
+
+    def look() -> None:
+        begun.set()
+        go.wait(60)
+
+    model = ScriptedModel(("look", {}), "of ask")
+    asked = asyncio.create_task(asyncio.to_thread(homarus.ask, "go", env=env, model=model, tools=[look]))
+    await asyncio.to_thread(begun.wait, 60)
+    async with Agent.open(env=env, model=ScriptedModel("of the agent")) as agent:
+        other = asyncio.create_task(agent.ask("and you?"))
+        await asyncio.sleep(0)
+        go.set()
+        assert ((await asked).text, (await other).text) == ("of ask", "of the agent")
