@@ -80,7 +80,8 @@ def test_what_a_command_forbade_is_remembered_without_a_turn(config: Path, capsy
 
 
 @pytest.mark.parametrize(
-    "reads", [["config", "validate"], ["config", "get", "tools.deny"], ["config", "file"], ["doctor"], ["security", "audit"]]
+    "reads",
+    [["config", "validate"], ["config", "get", "tools.deny"], ["config", "file"], ["doctor"], ["security", "audit"]],
 )
 def test_every_command_that_reads_the_file_remembers_what_it_forbids(config: Path, capsys, reads: list[str]) -> None:
     config.write_text("{}")

@@ -151,3 +151,110 @@ def test_a_mistyped_include_stops_the_program(home, text: str, key: str) -> None
 def test_a_key_of_that_name_that_somebody_reads_or_that_names_no_file_is_fine(home, text: str) -> None:
     home.write(text)
     load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "home_of_it"),
+    [
+        ('{ sandbox: { mode: "all" } }', "sandbox", "agents.defaults.sandbox"),
+        ('{ deny: ["exec"] }', "deny", "tools.deny"),
+        ('{ agents: { sandbox: { mode: "all" } } }', "agents.sandbox", "agents.defaults.sandbox"),
+        ('{ agents: { tools: { deny: ["exec"] } } }', "agents.tools", "tools"),
+        ('{ agents: { main: { tools: { deny: ["exec"] } } } }', "agents.main", "agents.entries.main"),
+        ('{ agents: { defaults: { deny: ["exec"] } } }', "agents.defaults.deny", "agents.defaults.tools.deny"),
+        ('{ agents: { list: [{ id: "a", deny: ["x"] }] } }', "agents.list[0].deny", "agents.entries.a.tools.deny"),
+        ('{ tools: { "exec.mode": "deny" } }', 'tools["exec.mode"]', "tools.exec.mode"),
+        (
+            '{ agents: { defaults: { "tools.deny": ["x"] } } }',
+            'agents.defaults["tools.deny"]',
+            "agents.defaults.tools.deny",
+        ),
+        (
+            '{ gateway: { "auth.secretScopes": [] } }',
+            'gateway["auth.secretScopes"]',
+            "gateway.auth.secretScopes",
+        ),
+        ('{ channels: { "telegram.groups": {} } }', 'channels["telegram.groups"]', "channels.telegram.groups"),
+        ('{ tools: { tools: { deny: ["exec"] } } }', "tools.tools", "tools"),
+        ('{ agents: { agents: { defaults: { sandbox: { mode: "all" } } } } }', "agents.agents", "agents"),
+        ("{ gateway: { gateway: { auth: { secretScopes: [] } } } }", "gateway.gateway", "gateway"),
+    ],
+)
+def test_a_rule_where_nothing_reads_it_stops_the_program(home, text: str, key: str, home_of_it: str) -> None:
+    assert f"openclaw.json:1: {key}: is not read here (it belongs at {home_of_it}; " in stopped(home, text)
+
+
+def test_a_file_that_says_once_more_what_it_is_included_as_is_named(home) -> None:
+    home.write('{ tools: { deny: ["exec"] } }', "tools.json5")
+    assert "tools.json5:1: tools.tools: is not read here" in stopped(home, '{ tools: { $include: "./tools.json5" } }')
+
+
+@pytest.mark.parametrize("key", ["agents.list[0].tools.deny", "agents.list.0.tools.deny", "bindings.0.agentId"])
+def test_a_key_cannot_name_a_place_in_a_list(home, key: str) -> None:
+    assert "names a place in a list" in stopped(home, f'{{ "{key}": ["exec"] }}')
+
+
+def test_the_mistyped_id_of_an_agent_stops_the_program(home) -> None:
+    said = stopped(home, '{ agents: { list: [{ Id: "guest", tools: { deny: ["exec"] } }] } }')
+    assert "agents.list[0].Id: is no key that is known here (did you mean 'id'?" in said
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "\u200b\u200btools\u200b",
+        "\uff54\uff4f\uff4f\uff4c\uff53",
+        "t\u043e\u043els",
+        "to\u00adols",
+        "tools\u00a0",
+        "TOOLS",
+    ],
+)
+def test_a_key_that_only_looks_like_another_stops_the_program(home, key: str) -> None:
+    assert "did you mean 'tools'?" in stopped(home, f'{{ "{key}": {{ deny: ["exec"] }} }}')
+
+
+@pytest.mark.parametrize("key", ["__proto__", "constructor", "openclaw"])
+def test_a_strange_block_that_looks_like_rules_is_named_to_every_command(home, key: str) -> None:
+    home.write(f'{{ "{key}": {{ tools: {{ deny: ["exec"] }} }}, mine: {{ deny: 1 }} }}')
+    heard = []
+    load_config(home.paths, home.env, notify=heard.append)
+    assert [(each.severity, each.key) for each in heard] == [("warning", key)]
+    assert "what looks like rules in it has no effect" in heard[0].message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ agents: { defaults: { models: { "openai/gpt-4.1": {}, "tools.x": {}, models: {} } } } }',
+        '{ mcp: { servers: { mcp: { command: "x" }, "tools.deny": { command: "x", env: { "exec.mode": "1" } } } } }',
+        '{ tools: { byProvider: { tools: { deny: ["exec"] }, "z.ai": { deny: ["exec"] } } } }',
+        '{ channels: { telegram: { groups: { "tools.a": { requireMention: true } } } } }',
+        '{ plugins: { entries: { x: { config: { tools: { tools: { a: 1 } }, "tools.deny": 1 } } } } }',
+        '{ "agents.list": [{ id: "main" }], "tools.deny": ["exec"] }',
+        "{ mine: { mine: { a: 1 } } }",
+    ],
+)
+def test_names_of_the_users_own_choice_are_no_rules(load, text: str) -> None:
+    assert load(text).problems == []
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "text"),
+    [
+        ('[{ tools: { deny: ["exec"] } }]', "{ }", '{ $include: ["./1.json5", "./2.json5"] }'),
+        ('[{ deny: ["exec"] }]', "{ web: {} }", '{ tools: { $include: ["./1.json5", "./2.json5"] } }'),
+        ('{ tools: { exec: ["deny"] } }', "{ }", '{ $include: "./1.json5", tools: { exec: { mode: "full" } } }'),
+    ],
+)
+def test_included_rules_of_another_shape_than_what_lies_over_them_stop_the_program(
+    home, one: str, two: str, text: str
+) -> None:
+    home.write(one, "1.json5")
+    home.write(two, "2.json5")
+    assert "has one shape in an included file and another in what lies over it" in stopped(home, text)
+
+
+def test_a_model_in_another_shape_than_in_the_included_file_is_fine(home) -> None:
+    home.write('{ agents: { defaults: { model: { primary: "a/b" } } } }', "1.json5")
+    assert home.load('{ $include: "./1.json5", agents: { defaults: { model: "c/d" } } }').problems == []

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from homarus.config.keypath import KeyPath, format_path, merge_include
+from homarus.config.keypath import KeyPath, clashing, format_path, merge_include
 from homarus.config.report import Problem
 from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, repeats, scan
 from homarus.core.errors import StorageError
@@ -41,6 +41,8 @@ class Source:
         self.document: Any = {}
         # Where in this file an include stands, and what it brought; of two, the later one wins.
         self.includes: list[tuple[KeyPath, Source]] = []
+        # Where what one file says lies over something of another shape, of which nothing stays.
+        self.clashes: list[KeyPath] = []
 
     @cached_property
     def text(self) -> str:
@@ -175,7 +177,7 @@ class Reader:
         for name in names:
             brought = self._include(name, source, path, chain)
             if brought is not _NOTHING:
-                joined = brought if joined is _NOTHING else merge_include(joined, brought)
+                joined = brought if joined is _NOTHING else self._joined(joined, brought, source, path)
         if joined is _NOTHING:
             return own
         if own and not isinstance(joined, dict):
@@ -183,7 +185,11 @@ class Reader:
                 source, path, "what is included is no object, so the keys beside it cannot lie over it", "split them"
             )
             return own
-        return merge_include(joined, own) if own else joined
+        return self._joined(joined, own, source, path) if own else joined
+
+    def _joined(self, under: Any, over: Any, source: Source, path: KeyPath) -> Any:
+        source.clashes += clashing(under, over, path)
+        return merge_include(under, over)
 
     def _include(self, name: Any, source: Source, path: KeyPath, chain: tuple[str, ...]) -> Any:
         if not isinstance(name, str) or not name.strip() or "\x00" in name or len(name) >= MAX_PATH:

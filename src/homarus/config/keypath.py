@@ -126,6 +126,15 @@ def merge_include(base: Any, over: Any) -> Any:
     return merged
 
 
+def clashing(under: Any, over: Any, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield where an object or a list lies under something of another shape; a `null` is meant to take it away."""
+    if isinstance(under, dict) and isinstance(over, dict):
+        for key in under.keys() & over.keys():
+            yield from clashing(under[key], over[key], (*path, key))
+    elif isinstance(under, dict | list) and under and over is not None and type(under) is not type(over):
+        yield path
+
+
 def differing(under: Any, over: Any, path: KeyPath = (), *, merged: bool = True) -> Iterator[KeyPath]:
     """Yield where one value says something that another one, laid over it or put in its place, says otherwise or not at all.
 

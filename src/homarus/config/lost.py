@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from homarus.config.include import INCLUDE
-from homarus.config.keypath import KeyPath, differing, format_path
+from homarus.config.keypath import KeyPath, differing, format_path, lookup
 from homarus.config.migrate import canonical
+from homarus.config.misplaced import misplaced, unnamed
 from homarus.config.report import Problem, Severity
 from homarus.config.restrict import may_restrict
 from homarus.config.view import Config
@@ -34,10 +35,30 @@ def losses(config: Config) -> Iterator[Problem]:
             f"keep one of them; {_STOPS if stops else 'the newer one counts'}",
             stops=stops,
         )
-    for path in _includes(config.raw, ()):
-        file, line = config.locate(path)
-        message, cure = "is no key that is known here", f"did you mean '{INCLUDE}'? {_STOPS}"
-        yield _problem(file, line, path, message, cure, stops=True)
+    mistyped = [(path, INCLUDE) for path in _includes(config.raw, ())]
+    mistyped += unnamed(lookup(config.raw, ("agents", "list")))
+    for path, meant in mistyped:
+        yield _at(config, path, "is no key that is known here", f"did you mean '{meant}'?", stops=True)
+    for path, home, stops in misplaced(config.document):
+        if home and not config.is_told(path):
+            yield _at(config, config.written(path), "is not read here", f"it belongs at {home}", stops=stops)
+        elif not home:
+            message = "is no key that is known here, so what looks like rules in it has no effect"
+            yield _at(config, config.written(path), message, "move it to where it is read", stops=stops)
+    for at, source in config.source.placed() if config.source else ():
+        for path in (path for path in source.clashes if may_restrict(canonical((*at, *path)))):
+            message = (
+                "has one shape in an included file and another in what lies over it, so that nothing of the first stays"
+            )
+            file, line = str(source.path), source.line((*path, INCLUDE))
+            yield _problem(file, line, (*at, *path), message, f"write both in one shape; {_STOPS}", stops=True)
+
+
+def _at(config: Config, path: KeyPath, message: str, cure: str, *, stops: bool) -> Problem:
+    file, line = config.locate(path)
+    return _problem(
+        file, line, path, message, f"{cure}{'; ' if cure[-1] != '?' else ' '}{_STOPS}" if stops else cure, stops=stops
+    )
 
 
 def _written_twice(config: Config) -> Iterator[Problem]:

@@ -112,7 +112,11 @@ _RELOAD_MODES = {"hot": "hybrid", "restart": "hybrid"}
 def dotted(draft: Draft) -> None:
     """`"channels.whatsapp.blockStreaming": true` at the top level means the nested key."""
     for key in [key for key in draft.root if "." in key.strip(".")]:
-        draft.move((key,), tuple(part.strip() for part in key.split(".") if part.strip()))
+        path = tuple(part.strip() for part in key.split(".") if part.strip())
+        if "[" in key or (path[:2] == ("agents", "list") and len(path) > 2) or path[0] == "bindings":
+            draft.notes.append(((key,), "names a place in a list, which a key cannot do", "write the list itself"))
+        else:
+            draft.move((key,), path)
 
 
 def roster(draft: Draft) -> None:
