@@ -36,9 +36,9 @@ def misplaced(document: dict[str, Any]) -> Iterator[Misplaced]:
         home = f"agents.defaults.{key}" if key in _OF_AGENT else f"tools.{key}" if key in _OF_TOOLS else ""
         home = "tools" if key == "tools" else home or (f"agents.entries.{key}" if isinstance(agents[key], dict) else "")
         yield from _judged(("agents", key), agents[key], home)
-    entries = agents.get("entries")
-    owners = {("agents", "entries", name): entry for name, entry in (entries or {}).items()}
-    for path, owner in {("agents", "defaults"): agents.get("defaults"), **owners}.items():
+    owners: dict[KeyPath, Any] = {("agents", "defaults"): agents.get("defaults")}
+    owners |= {("agents", "entries", name): entry for name, entry in (agents.get("entries") or {}).items()}
+    for path, owner in owners.items():
         for key in _OF_TOOLS & owner.keys() if isinstance(owner, dict) else ():
             yield from _judged((*path, key), owner[key], format_path((*path, "tools", key)))
     yield from _walked(document, ())

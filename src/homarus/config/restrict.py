@@ -106,9 +106,9 @@ def may_restrict(path: KeyPath) -> bool:
         return True
     if "env" in path or is_secret_key(str(path[-1])):
         return False
-    lines = [name.split(".") for name in (*RESTRICTIVE, *_ALSO)]
-    holders = [*lines, *([*holder, key] for holder, keys in _HOLDERS.items() for key in keys)]
-    holders += [name.partition("#")[0].split(".") for name in _CHAT_RULES]
+    lines: list[Sequence[Any]] = [name.split(".") for name in (*RESTRICTIVE, *_ALSO)]
+    holders = [*lines, *((*holder, key) for holder, keys in _HOLDERS.items() for key in keys)]
+    holders += map(path_of, _CHAT_RULES)
     return any(_begins(path, line) for line in holders) or any(_begins(line, path) for line in lines)
 
 
