@@ -79,6 +79,21 @@ def test_what_a_command_forbade_is_remembered_without_a_turn(config: Path, capsy
     assert "- web_fetch:" not in said
 
 
+@pytest.mark.parametrize(
+    "reads",
+    [["config", "validate"], ["config", "get", "tools.deny"], ["config", "file"], ["doctor"], ["security", "audit"]],
+)
+def test_every_command_that_reads_the_file_remembers_what_it_forbids(config: Path, capsys, reads: list[str]) -> None:
+    config.write_text("{}")
+    assert run(["agent", "-m", "hello"]) == 0
+    config.write_text(TEXT)
+    run(reads)
+    spoil(config, "bracket")
+    capsys.readouterr()
+    assert run(["prompt"]) == 0
+    assert "- exec:" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_damaged_file_is_never_overwritten(config: Path, capsys, known: bool) -> None:
     if known:

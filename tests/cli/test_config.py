@@ -171,6 +171,34 @@ def test_validate(config: Path, capsys) -> None:
     assert run(["config", "validate"]) == 78
 
 
+def test_validate_says_of_a_missing_file_what_it_is(config: Path, capsys) -> None:
+    assert run(["config", "set", "a", "1"]) == 0
+    config.unlink()
+    config.symlink_to("nowhere.json")
+    capsys.readouterr()
+    assert run(["config", "validate"]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    kept = config.parent / "homarus" / "openclaw.last-good.json"
+    assert last == f"{config} is missing; what stands in for it, {kept}: ok"
+    kept.unlink()
+    config.with_name("openclaw.json.bak").unlink()
+    assert run(["config", "validate"]) == 0
+    assert capsys.readouterr().out == f"{config} does not exist; the defaults hold\n"
+    assert run(["config", "validate", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["exists"], found["standsIn"]) == (True, False, None)
+
+
+def test_an_index_makes_no_key_of_an_object(config: Path, capsys) -> None:
+    config.write_text('{ tools: { deny: ["exec"] }, mine: { "7": 1 } }')
+    for path in ("tools[0]", "[0]", "mine[6]", "tools[0].deny"):
+        assert run(["config", "set", path, "5", "--dry-run"]) == 78, path
+        assert "is an object, not a list" in capsys.readouterr().err
+    assert run(["config", "set", "mine[7]", "2"]) == 0
+    assert run(["config", "set", 'mine["8"]', "3"]) == 0
+    assert config.read_text() == '{ tools: { deny: ["exec"] }, mine: { "7": 2, "8": 3 } }'
+
+
 def test_file_and_schema(config: Path, capsys) -> None:
     assert run(["config", "file"]) == 0
     assert capsys.readouterr().out == f"{config}\n"
@@ -257,7 +285,8 @@ def test_edit_without_an_editor_or_with_a_failing_one(config: Path, monkeypatch,
     monkeypatch.setenv("EDITOR", "/no/such/editor")
     assert run(["config", "edit"]) == 2
     monkeypatch.setenv("EDITOR", "false")
-    assert run(["config", "edit"]) == 78
+    assert run(["config", "edit"]) == 1
+    assert "the editor ended with code 1; nothing was changed" in capsys.readouterr().err
     assert config.read_text() == TEXT
 
 

@@ -32,6 +32,7 @@ class Inner(msgspec.Struct):
         ("", Annotated[str, msgspec.Meta(min_length=1)], "must be text of length >= 1"),
         ("never", Mode, "'never' is none of daily, idle"),
         ("never", Mode | None, "'never' is none of daily, idle"),
+        ("c", Literal["", "a", "b"], "'c' is none of a, b"),
         ("c", Literal["a", "b"] | bool, "'c' is none of a, b"),
         (None, str, "must be text, not null"),
         ({}, Inner, "Object missing required field 'mode'"),

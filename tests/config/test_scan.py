@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.config import json5_texts as texts
 
 from homarus.config.edit import same
-from homarus.config.scan import MAX_DEPTH, Node, ScanError, comments, find, line_and_column, parse, scan
+from homarus.config.scan import MAX_DEPTH, Node, ScanError, comments, find, line_and_column, parse, repeats, scan
 
 _PIECES = [
     *"{}[],:\"'\\/*\n\r\t .+-_$aeEx019",
@@ -93,6 +93,16 @@ def test_spans_cut_out_the_value_and_the_key(text: str) -> None:
 def test_of_a_key_written_twice_the_last_counts() -> None:
     found = find(scan("{a: 1, b: 2, a: 3}"), ("a",))
     assert found.node.value == 3
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts.documents())
+def test_a_key_written_twice_is_seen_without_scanning(text: str) -> None:
+    def twice(node: Node) -> bool:
+        keys = [member.key for member in node.members]
+        return len(set(keys)) < len(keys) or any(twice(member.node) for member in node.members)
+
+    assert repeats(text, parse(text)) == twice(scan(text))
 
 
 @pytest.mark.parametrize(

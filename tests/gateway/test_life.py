@@ -94,6 +94,18 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
     assert now is before
 
 
+async def test_a_second_block_that_would_take_rules_away_is_not_taken_over_and_is_named(
+    home: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = home.house.state / "openclaw.json"
+    change(home.house, {"gateway": {"auth": {"secretScopes": ["operator.read"]}}})
+    home.gateway.life.changed()
+    path.write_text(f"{path.read_text().rstrip()[:-1]}, gateway: {{}} }}")
+    assert home.gateway.life.changed() == "none"
+    assert f"{path}:1: gateway: is written twice" in caplog.text and "is not used" in caplog.text
+    assert home.gateway.live.settings.auth.secret_scopes == ("operator.read",)
+
+
 async def test_any_other_change_takes_a_fresh_start_and_waits_for_what_runs(home: Served) -> None:
     gate = home.house.model.hold()
     async with home.client() as client:

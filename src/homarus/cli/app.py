@@ -58,6 +58,14 @@ class App:
 
         return load_config(self.paths, self.env, notify=self._heard)
 
+    def inspected(self) -> Config:
+        """Read the configuration anew to show or mend it, whatever is wrong with it; what is right is remembered as with `config`."""
+        from homarus.config.load import inspect_config, remember_good
+
+        found = inspect_config(self.paths, self.env)
+        remember_good(found)
+        return found
+
     @cached_property
     def program(self) -> str:
         """Return what a person must type here to call this program for the same home.

@@ -75,7 +75,7 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     steps = _path(path)
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
-    config = _load(app)
+    config = app.inspected()
     if config.unusable is not None:
         raise ConfigError(str(config.unusable))
     for problem in config.problems:
@@ -184,23 +184,40 @@ def validate(app: App, as_json: bool) -> None:
 
     Every key without effect is listed: mistyped, unknown, or known to OpenClaw and not used here. All of them are kept.
     """
-    problems = check(_load(app))
+    config = app.inspected()
+    problems = check(config)
     bad = has_errors(problems)
     if as_json:
-        app.out.json({"ok": not bad, "file": str(app.paths.config_path), "problems": plain(problems)})
+        stands_in = str(config.fallback) if config.fallback else None
+        app.out.json(
+            {
+                "ok": not bad,
+                "file": str(app.paths.config_path),
+                "exists": app.paths.config_path.exists(),
+                "standsIn": stands_in,
+                "problems": plain(problems),
+            }
+        )
     elif problems:
         app.out.table(table_rows(problems, home=str(app.paths.home)), HEADERS)
     if not as_json and not bad:
-        app.out.line(f"{app.paths.config_path}: {app.out.style('ok', 'green')}")
+        app.out.line(_found_right(app, config))
     if bad:
         raise click.exceptions.Exit(CONFIGURATION)
+
+
+def _found_right(app: App, config: Config) -> str:
+    path, ok = app.paths.config_path, app.out.style("ok", "green")
+    if config.fallback is not None:
+        return f"{path} is missing; what stands in for it, {config.fallback}: {ok}"
+    return f"{path}: {ok}" if config.source else f"{path} does not exist; the defaults hold"
 
 
 @command.command()
 @with_json
 def file(app: App, as_json: bool) -> None:
     """Print where the configuration lies; with --json also what it includes and what stands in for it."""
-    config = _load(app)
+    config = app.inspected()
     if not as_json:
         app.out.line(str(app.paths.config_path))
         return
@@ -247,10 +264,6 @@ class _NotSet(HomarusError):
 _MISSING: Any = object()
 
 
-def _load(app: App) -> Config:
-    return inspect_config(app.paths, app.env)
-
-
 def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
     try:
         steps = parse_path(text)
@@ -291,7 +304,7 @@ def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: 
         app.out.warn(str(problem))
 
     try:
-        done = change(_load(app), app.env, operations, literal=True, force=force, dry_run=dry_run, notify=warn)
+        done = change(app.inspected(), app.env, operations, literal=True, force=force, dry_run=dry_run, notify=warn)
     except Refused as problem:
         raise ConfigError(problem.message, cure=f"{problem.cure}; --force writes it all the same") from None
     report(app, done, dry_run=dry_run, as_json=as_json)
@@ -363,7 +376,7 @@ def _until_settled(app: App, copy: Path, start: bytes) -> bytes:
 def _save(app: App, path: Path, before: bytes | None, after: bytes) -> None:
     change = FileChange(path, before, after)
     try:
-        done = write(inspect_config(app.paths, app.env), app.env, [change])
+        done = write(app.inspected(), app.env, [change])
     except ConfigError as problem:
         raise ConfigError(f"{problem.message}; your text is in {_keep(path, after)}", cure=problem.cure) from None
     report(app, done, dry_run=False, as_json=False)
@@ -403,4 +416,4 @@ def _run_editor(app: App, copy: Path) -> None:
     except OSError as problem:
         raise click.UsageError(f"cannot start the editor {argv[0]}: {problem.strerror}") from None
     if code != 0:
-        raise ConfigError(f"the editor ended with code {code}; nothing was changed", cure="try again")
+        raise HomarusError(f"the editor ended with code {code}; nothing was changed", cure="try again")

@@ -16,7 +16,6 @@ from homarus.admin.status import as_json as to_json
 from homarus.admin.status import home_status
 from homarus.cli.app import App
 from homarus.cli.options import with_json
-from homarus.config.load import inspect_config
 
 
 @click.command("setup")
@@ -114,13 +113,13 @@ def doctor(app: App, fix: bool, as_json: bool) -> int:
 
     Looking changes nothing. Exit code 1 when an error is left.
     """
-    subject = Home(inspect_config(app.paths, app.env), app.env, app.clock)
+    subject = Home(app.inspected(), app.env, app.clock)
     with app.out.waiting("looking at everything"):
         findings = examine(subject)
     done: list[str] = []
     if fix:
         done = [finding.fix() for finding in findings if finding.fix is not None]
-        findings = examine(Home(inspect_config(app.paths, app.env), app.env, app.clock)) if done else findings
+        findings = examine(Home(app.inspected(), app.env, app.clock)) if done else findings
     if as_json:
         app.out.json({"findings": [finding.as_json() for finding in findings], "fixed": done})
     else:

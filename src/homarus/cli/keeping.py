@@ -102,10 +102,9 @@ def audit(app: App, fix: bool, as_json: bool) -> int:
     """
     from homarus.admin.audit import audit as look
     from homarus.admin.doctor.finding import Home
-    from homarus.config.load import inspect_config
 
     def subject() -> Home:
-        return Home(inspect_config(app.paths, app.env), app.env, app.clock)
+        return Home(app.inspected(), app.env, app.clock)
 
     findings, done = look(subject()), list[str]()
     while fix and (mending := next((each for each in findings if each.fix is not None), None)) and len(done) < 100:

@@ -149,10 +149,6 @@ def validate(config: Config) -> list[Problem]:
         load_named(place)(config)
     for found in without_effect(config.document, known_tree()):
         _name(config, found)
-    for source in config.source.all() if config.source else ():
-        for line, key in source.written_twice():
-            cure = "keep one of them; the last one counts"
-            config.record(Problem("warning", str(source.path), line, key, "is written twice", cure))
     from homarus.config.redact import MARKER
 
     for path in _markers(config.document, (), MARKER):

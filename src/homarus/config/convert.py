@@ -229,7 +229,7 @@ def one_of(words: Iterable[str], *, also: Iterable[str] = ()) -> msgspec.Meta:
 
 def reason(problem: msgspec.ValidationError, into: Any, value: Any = None) -> str:
     text = str(problem).split(" - at `")[0].replace("`", "'")
-    names = list(dict.fromkeys(_choices(into)))
+    names = [name for name in dict.fromkeys(_choices(into)) if name]
     if text.startswith("Invalid enum value"):
         chosen = text.removeprefix("Invalid enum value ")
         return (

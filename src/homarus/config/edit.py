@@ -229,6 +229,12 @@ def _with_document(text: str) -> str:
 
 def _step(node: Node, step: Step, path: KeyPath) -> Step:
     if node.kind == "object":
+        if isinstance(step, int) and node.child(str(step)) is None:
+            where = format_path(path[:-1]) or "the document"
+            raise ConfigError(
+                f"{format_path(path)}: {where} is an object, not a list",
+                cure=f"name a key of it; {format_path((*path[:-1], str(step)))} is the one called {step}",
+            )
         return str(step)
     index = as_index(step)
     if index is None or not -len(node.members) <= index <= len(node.members):

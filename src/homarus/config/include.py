@@ -7,14 +7,14 @@ cannot be used is reported and contributes nothing; nothing here raises for bad 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from homarus.config.keypath import KeyPath, format_path, merge_include
+from homarus.config.keypath import KeyPath, clashing, format_path, merge_include
 from homarus.config.report import Problem
-from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, scan
+from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, repeats, scan
 from homarus.core.errors import StorageError
 from homarus.storage.boundary import Guarded, Root
 
@@ -25,6 +25,15 @@ MAX_FILES = 100
 MAX_PATH = 4096
 
 
+class Repeat(NamedTuple):
+    """A key that one object has more than once: where in its file, what was read over, and what counts."""
+
+    path: KeyPath
+    line: int
+    earlier: list[Any]
+    last: Any
+
+
 class Source:
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
@@ -32,6 +41,8 @@ class Source:
         self.document: Any = {}
         # Where in this file an include stands, and what it brought; of two, the later one wins.
         self.includes: list[tuple[KeyPath, Source]] = []
+        # Where what one file says lies over something of another shape, of which nothing stays.
+        self.clashes: list[KeyPath] = []
 
     @cached_property
     def text(self) -> str:
@@ -65,22 +76,29 @@ class Source:
             path = path[:-1]
         return 0
 
-    def written_twice(self) -> list[tuple[int, str]]:
-        """Return line and path of every key that an earlier one of the same object has already."""
-        found: list[tuple[int, str]] = []
+    def written_twice(self) -> list[Repeat]:
+        """Return every key that an earlier one of the same object has already, the last of each."""
+        found: list[Repeat] = []
 
         def walk(node: Node, path: KeyPath) -> None:
-            seen = set()
+            seen: dict[str | int, list[Member]] = {}
             for member in node.members:
-                if member.key in seen:
-                    line = line_and_column(self.text, member.key_start)[0]
-                    found.append((line, format_path((*path, member.key))))
-                seen.add(member.key)
+                seen.setdefault(member.key, []).append(member)
                 walk(member.node, (*path, member.key))
+            for key, (*earlier, last) in seen.items():
+                if earlier:
+                    line = line_and_column(self.text, last.key_start)[0]
+                    found.append(Repeat((*path, key), line, [one.node.data() for one in earlier], last.node.data()))
 
-        if self.tree is not None:
+        if repeats(self.text, self.document) and self.tree is not None:
             walk(self.tree, ())
         return found
+
+    def placed(self, at: KeyPath = ()) -> Iterator[tuple[KeyPath, Source]]:
+        """Yield this file and all that it includes, each with the place in the whole document where it stands."""
+        yield at, self
+        for below, child in self.includes:
+            yield from child.placed((*at, *below))
 
     def all(self) -> list[Source]:
         return [self, *(source for _, child in self.includes for source in child.all())]
@@ -159,7 +177,7 @@ class Reader:
         for name in names:
             brought = self._include(name, source, path, chain)
             if brought is not _NOTHING:
-                joined = brought if joined is _NOTHING else merge_include(joined, brought)
+                joined = brought if joined is _NOTHING else self._joined(joined, brought, source, path)
         if joined is _NOTHING:
             return own
         if own and not isinstance(joined, dict):
@@ -167,7 +185,11 @@ class Reader:
                 source, path, "what is included is no object, so the keys beside it cannot lie over it", "split them"
             )
             return own
-        return merge_include(joined, own) if own else joined
+        return self._joined(joined, own, source, path) if own else joined
+
+    def _joined(self, under: Any, over: Any, source: Source, path: KeyPath) -> Any:
+        source.clashes += clashing(under, over, path)
+        return merge_include(under, over)
 
     def _include(self, name: Any, source: Source, path: KeyPath, chain: tuple[str, ...]) -> Any:
         if not isinstance(name, str) or not name.strip() or "\x00" in name or len(name) >= MAX_PATH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -123,6 +124,32 @@ def merge_include(base: Any, over: Any) -> Any:
     for key, value in over.items():
         merged[key] = merge_include(merged[key], value) if key in merged else value
     return merged
+
+
+def clashing(under: Any, over: Any, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield where an object or a list lies under something of another shape; a `null` is meant to take it away."""
+    if isinstance(under, dict) and isinstance(over, dict):
+        for key in under.keys() & over.keys():
+            yield from clashing(under[key], over[key], (*path, key))
+    elif isinstance(under, dict | list) and under and over is not None and type(under) is not type(over):
+        yield path
+
+
+def differing(under: Any, over: Any, path: KeyPath = (), *, merged: bool = True) -> Iterator[KeyPath]:
+    """Yield where one value says something that another one, laid over it or put in its place, says otherwise or not at all.
+
+    Of objects that are merged, what only the lower one has stays. A `null` says nothing, and an empty object that it is there.
+    """
+    if isinstance(under, dict) and (isinstance(over, dict) or (under and over is _ABSENT)):
+        for key, value in under.items():
+            other = over.get(key, _ABSENT) if isinstance(over, dict) else _ABSENT
+            if other is not _ABSENT or not merged:
+                yield from differing(value, other, (*path, key), merged=merged)
+    elif under is not None and (type(under) is not type(over) or under != over):
+        yield path
+
+
+_ABSENT: Any = object()
 
 
 def merge_agent(defaults: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -158,7 +158,21 @@ def _holds_others(value: Any, node: Node) -> bool:
     return any(child is None or _holds_others(inner, child) for child, inner in children)
 
 
+# Letters of other alphabets that look like Latin ones.
+_ALIKE = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0458\u0455\u0442\u043a\u043c\u0501\u04bb\u03bf\u03b1\u03bd\u0131",
+    "aeopcxyijstkmdhoavi",
+)
+
+
 def _plain(word: str) -> str:
+    if not word.isascii():
+        import unicodedata
+
+        word = "".join(char for char in unicodedata.normalize("NFKD", word.lower()) if char.isprintable()).translate(
+            _ALIKE
+        )
+        word = "".join(char for char in word if not unicodedata.combining(char))
     return word.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from homarus.config.env import inline_variables, layered, parse_dotenv, substitute
 from homarus.config.include import Overlay, Reader, Source
 from homarus.config.keypath import KeyPath, format_path
+from homarus.config.lost import losses
 from homarus.config.paths import Paths, expand
 from homarus.config.report import Notify, Problem, Severity
 from homarus.config.restrict import faults, restricts
@@ -87,6 +88,8 @@ def inspect_config(paths: Paths, env: Mapping[str, str], *, overlay: Overlay | N
     config = Config(content)
     for severity, path, message, cure in faults(config):
         config.report(severity, path, message, cure)
+    for found in losses(config):
+        config.record(found)
     if fallback is None:
         config.unusable = next((found for found in config.problems if _stops(found)), None)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from homarus.config.keypath import KeyPath, lookup, merge
+from homarus.config.keypath import KeyPath, differing, lookup, merge
 from homarus.core.patterns import late
 from homarus.core.routes import normalize_agent_id
 
@@ -21,6 +21,8 @@ class Draft:
         self.origins: dict[KeyPath, KeyPath] = {}
         # path as written, what is wrong, the cure
         self.notes: list[tuple[KeyPath, str, str]] = []
+        # canonical path, and where the older spelling stands whose value another one lies over
+        self.hidden: list[tuple[KeyPath, KeyPath]] = []
 
     def get(self, *path: str) -> Any:
         return lookup(self.root, path)
@@ -70,8 +72,13 @@ class Draft:
             )
             return
         last = str(path[-1])
-        parent[last] = merge(value, parent[last]) if last in parent else value
+        parent[last] = self.merged(value, parent[last], path, origin) if last in parent else value
         self.origins.setdefault(path, origin)
+
+    def merged(self, under: Any, over: Any, path: KeyPath, origin: KeyPath) -> Any:
+        """Lay what one spelling says over what another says of the same, and note where they differ."""
+        self.hidden += ((where, (*origin, *where[len(path) :])) for where in differing(under, over, path))
+        return merge(under, over)
 
     def move(self, old: KeyPath, new: KeyPath) -> None:
         """Move a value to its canonical place; a value that already stands there wins."""
@@ -105,7 +112,11 @@ _RELOAD_MODES = {"hot": "hybrid", "restart": "hybrid"}
 def dotted(draft: Draft) -> None:
     """`"channels.whatsapp.blockStreaming": true` at the top level means the nested key."""
     for key in [key for key in draft.root if "." in key.strip(".")]:
-        draft.move((key,), tuple(part.strip() for part in key.split(".") if part.strip()))
+        path = tuple(part.strip() for part in key.split(".") if part.strip())
+        if "[" in key or (path[:2] == ("agents", "list") and len(path) > 2) or path[0] == "bindings":
+            draft.notes.append(((key,), "names a place in a list, which a key cannot do", "write the list itself"))
+        else:
+            draft.move((key,), path)
 
 
 def roster(draft: Draft) -> None:
@@ -127,7 +138,8 @@ def roster(draft: Draft) -> None:
         if isinstance(item, dict):
             below = entries.get(normalize_agent_id(name)) if name == normalize_agent_id(name) else None
             if below is not None:
-                entries[name] = merge(below, item)
+                listed_at = draft.origins.get(where, where)
+                entries[name] = draft.merged(below, item, where, listed_at)
             else:
                 _add_agent(draft, entries, name, item, where)
         elif item is not None:

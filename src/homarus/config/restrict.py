@@ -7,7 +7,7 @@ a block for which no strictest reading exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
@@ -73,6 +73,8 @@ _HOLDERS: dict[KeyPath, frozenset[str]] = {
     ("gateway",): frozenset({"tools", "nodes"}),
     ("channels",): frozenset({"defaults"}),
 }
+# What decides beside those blocks who may do what, and where a mistyped key has a strict reading or none that is known.
+_ALSO = ("bindings", "broadcast", "gateway.auth", "gateway.trustedProxies", "agents.defaults.models")
 # What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
 _MUST_FIT = {
     "agents.defaults.modelPolicy": ("allow",),
@@ -93,6 +95,33 @@ def restricts(path: KeyPath) -> bool:
         return True
     rules = bool(_WORDS.intersection(names)) or (path[0] == "agents" and "skills" in names)  # an agent's list of skills
     return rules and "env" not in names and not is_secret_key(names[-1])
+
+
+def may_restrict(path: KeyPath) -> bool:
+    """Say whether a key in the canonical spelling, or one that may stand below it, restricts."""
+    from homarus.config.redact import is_secret_key
+
+    path = _of_all(path)
+    if not path or restricts(path):
+        return True
+    if "env" in path or is_secret_key(str(path[-1])):
+        return False
+    lines: list[Sequence[Any]] = [name.split(".") for name in (*RESTRICTIVE, *_ALSO)]
+    holders = [*lines, *((*holder, key) for holder, keys in _HOLDERS.items() for key in keys)]
+    holders += map(path_of, _CHAT_RULES)
+    return any(_begins(path, line) for line in holders) or any(_begins(line, path) for line in lines)
+
+
+def _begins(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Say whether a path begins, or is, another one, where a `*` is any name."""
+    return len(one) <= len(other) and all("*" in (a, b) or a == b for a, b in zip(one, other, strict=False))
+
+
+def _of_all(path: KeyPath) -> KeyPath:
+    """Return where a key of one agent stands for all of them."""
+    if path[:2] in {("agents", "list"), ("agents", "entries")} and len(path) > 3:
+        path = ("agents", "defaults", *path[3:])
+    return path[2:] if path[:3] == ("agents", "defaults", "tools") else path
 
 
 def faults(config: Config) -> Iterator[Fault]:

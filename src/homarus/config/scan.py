@@ -22,6 +22,9 @@ _SPACE = "\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _SKIP = late(rf"(?:[{_SPACE}]+|//[^\n\r\u2028\u2029]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 _COMMENT = late(r"//[^\n\r\u2028\u2029]*|/\*[\s\S]*?\*/")
 _STRING = late(r""""(?:[^"\\\n\r]|\\(?:\r\n|[\s\S]))*"|'(?:[^'\\\n\r]|\\(?:\r\n|[\s\S]))*'""")
+_NO_STRUCTURE = late(
+    r""""(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\]|\\[\s\S])*'|//[^\n\r\u2028\u2029]*|/\*(?:[^*]|\*(?!/))*\*/"""
+)
 _WORD = late(rf"[^{_SPACE},:{{}}\[\]\"'/]+")
 _PLAIN_KEY = late(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN_INT = late(r"-?(?:0|[1-9][0-9]*)")
@@ -111,6 +114,21 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
     # A number of more than 4300 digits is a ValueError of Python's own.
     return (pyjson5.Json5DecoderException, ValueError, OverflowError, RecursionError)
+
+
+def repeats(text: str, document: Any) -> bool:
+    """Say whether a text that was read as this document has a key twice in one object, without scanning it.
+
+    Each member has one colon, and of two with one name the document has one.
+    """
+    kept = _members(document)
+    return text.count(":") != kept and _NO_STRUCTURE.sub("", text).count(":") != kept
+
+
+def _members(value: Any) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_members, value.values()))
+    return sum(map(_members, value)) if isinstance(value, list) else 0
 
 
 def is_blank(text: str) -> bool:

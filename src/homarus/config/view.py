@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -145,6 +145,11 @@ class Config:
     def origins(self) -> Mapping[KeyPath, KeyPath]:
         """Return where the user wrote what the canonical form has in another place."""
         return self._draft.origins
+
+    @property
+    def hidden(self) -> Sequence[tuple[KeyPath, KeyPath]]:
+        """Return what is written in two spellings that differ: the canonical path, and where the one that does not count stands."""
+        return self._draft.hidden
 
     def block(self, path: str, into: type[T]) -> T:
         """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""

@@ -283,7 +283,8 @@ def _normal(document: Any, path: KeyPath) -> KeyPath:
         index = as_index(step) if isinstance(here, list) else None
         if isinstance(here, list) and index is not None and index < 0:
             index += len(here)
-        steps.append(index if index is not None else str(step) if isinstance(here, dict) else step)
+        named = isinstance(here, dict) and str(step) in here
+        steps.append(index if index is not None else str(step) if named else step)
     return tuple(steps)
 
 
