@@ -23,7 +23,7 @@ from homarus.agent.home import Home
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
-from homarus.cli.options import with_json
+from homarus.cli.options import Number, with_json
 from homarus.cli.output import problem_line
 from homarus.core.clock import SystemIds
 from homarus.core.errors import HomarusError
@@ -82,7 +82,7 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever."
+    "--timeout", type=Number(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever."
 )
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @with_json
@@ -169,7 +169,7 @@ def _level(word: str) -> str:
 
 
 def _guessed(app: App, agent_id: str, model: str) -> str:
-    """Say what a name was taken for that no list has; what can be no model at all is told by the turn."""
+    """Say what a name was taken for that no list has; what can be no model at all is refused when it is sent."""
     if model:
         from homarus.models.access import Models
 

@@ -20,7 +20,7 @@ from homarus.automation.schedule import duration_ms, moment_ms
 from homarus.automation.scheduler import Automation
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import clean
 from homarus.core.clock import SystemIds, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Unknown
@@ -59,7 +59,7 @@ def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--agent", metavar="ID", help="Whose job it is."),
         click.option("--model", metavar="MODEL", help="The model of its runs."),
         click.option("--thinking", metavar="LEVEL", help="How long the model may think."),
-        click.option("--timeout-seconds", type=click.FloatRange(min=1), help="How long a run may take."),
+        click.option("--timeout-seconds", type=Number(min=1), help="How long a run may take."),
         click.option("--tools", metavar="A,B", help="The only tools that it may use."),
         click.option("--light-context/--full-context", default=None, help="Without the workspace's files."),
         click.option("--announce", is_flag=True, help="Tell somebody the answer (as isolated jobs do)."),

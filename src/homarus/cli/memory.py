@@ -12,7 +12,7 @@ import msgspec
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.memory_bank import COMMANDS, opened, place_options
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import Bar, Output, clean
 from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import human_bytes, printable
@@ -39,7 +39,7 @@ for made in COMMANDS:
 @click.option(
     "-n", "--max-results", type=click.IntRange(1), default=None, help="At most this many passages (default 6)."
 )
-@click.option("--min-score", type=click.FloatRange(0, 1), default=None, help="Leave out weaker matches (0 to 1).")
+@click.option("--min-score", type=Number(0, 1), default=None, help="Leave out weaker matches (0 to 1).")
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
 @with_json

@@ -10,7 +10,7 @@ import click
 
 from homarus.agent.memories import open_memory
 from homarus.cli.app import App
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import single_line, slug
 from homarus.memory.memory import Memory
@@ -70,7 +70,7 @@ def opened(
 @click.option(
     "--about", "entities", multiple=True, metavar="NAME", help="Whom or what it is about; may be given again."
 )
-@click.option("--confidence", "-c", type=click.FloatRange(0, 1), default=None, help="How sure an opinion is.")
+@click.option("--confidence", "-c", type=Number(0, 1), default=None, help="How sure an opinion is.")
 @click.option("--time", metavar="TIME", help="When it holds: 2026-03-14, 2026-03, 2026, or a..b.")
 @click.option("--supersedes", metavar="FACT", help="What it replaces: ^id, or path#L12.")
 @place_options

@@ -13,7 +13,7 @@ import click
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import Number, with_json
 from homarus.cli.output import Bar, Output
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
@@ -236,7 +236,7 @@ def _holders(app: App, alias: str) -> list[str]:
 @click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     default=60.0,
     show_default=True,
     help="Give up after this long.",

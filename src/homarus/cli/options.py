@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -31,6 +32,15 @@ def pass_app(function: F) -> F:
             return ctx.invoke(function, app, *args, **kwargs)
 
     return cast("F", click.pass_context(called))
+
+
+class Number(click.FloatRange):
+    """A number between bounds: what is no number, or has no end, lies between none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the number. A word such as nan is one to Python, and smaller and larger than nothing."""
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value} is no number to reckon with.", param, ctx)
 
 
 def filled(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
