@@ -21,11 +21,12 @@ from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.sessions.check import check_place, check_store, mend, report
 from homarus.sessions.export import moment
-from homarus.sessions.home import Candidate, bring_in, candidates, short_id
+from homarus.sessions.home import Candidate, bring_in, candidates
 from homarus.sessions.log import read_entries
 from homarus.sessions.maintenance import tidy
 from homarus.sessions.places import Kind, Place, Visits, archived_as
 from homarus.sessions.search import SessionSearch
+from homarus.sessions.store import short_id
 from homarus.sessions.usage import Ledger, Total, bars
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from homarus.cli.output import age, hushed
 from homarus.cli.sessions_show import home_of, last_words
 from homarus.core.errors import Locked, Unknown
 from homarus.sessions.entry import MessageEntry
-from homarus.sessions.home import SessionHome, short_id
+from homarus.sessions.home import SessionHome
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import Kind, Place, owner_of, visit
+from homarus.sessions.store import short_id
 
 if TYPE_CHECKING:
     from homarus.cli.chat_picker import Choice

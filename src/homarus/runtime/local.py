@@ -296,6 +296,8 @@ class LocalClient:
         return self.home.store(self.home.config.agent_named(agent).id).list()
 
     async def patch(self, session: SessionKey, **fields: Any) -> None:
+        if fields.get("label"):
+            fields["label"] = self.home.store(session.agent_id).free_name(fields["label"], session)
         with self.home.opened(session) as live:
             live.update(**fields)
             facts = {"patch": fields, "sessionId": live.writer.session_id}

@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError, Unknown
-from homarus.core.patterns import late
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
 from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
 from homarus.sessions.places import Kind, Place, archived_as, files_in, visit
 from homarus.sessions.settings import SessionSettings
-from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.sessions.store import HEX_ID, MAX_LABEL, SHORT_ID, SessionInfo, SessionStore, short_id
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
@@ -132,8 +131,10 @@ class SessionHome:
         key, label = self._chosen_key(place), archived_as(place).label
         if key and store.find(key):
             key = None
-        if label and any((info.entry.label or "").lower() == label.lower() for info in infos):
-            label = f"{label} ({short_id(place.session_id)})"
+        try:
+            label = store.free_name(label[:MAX_LABEL], key)
+        except Unknown:  # something else is called so by now
+            label = f"{label[: MAX_LABEL - 20]} ({short_id(place.session_id)[:SHORT_ID]})"
         return store.fork(place, _again(place), label=label, key=key)
 
     def _revived(self, place: Place) -> SessionInfo | None:
@@ -218,20 +219,13 @@ class SessionHome:
         return next(iter(found or named), None)
 
 
-SHORT_ID = 8  # characters of an id that lists show
 _SHORTEST = 4  # characters of an id that are enough to look at a session
-_HEX_ID = late(r"[0-9a-f]{8}-[0-9a-f-]{4,}")
-
-
-def short_id(session_id: str) -> str:
-    """Return an id as lists show it: the beginning of one that a machine made, a chosen name as it is."""
-    return session_id[:SHORT_ID] if _HEX_ID.fullmatch(session_id.lower()) else session_id
 
 
 def _begins(session_id: str, wanted: str, shortest: int) -> bool:
     # Only ids that a machine made are shortened: a name that begins like another is another.
     whole = session_id.lower()
-    return len(wanted) >= shortest and whole.startswith(wanted) and _HEX_ID.fullmatch(whole) is not None
+    return len(wanted) >= shortest and whole.startswith(wanted) and HEX_ID.fullmatch(whole) is not None
 
 
 def _is_called(place: Place, wanted: str) -> bool:
