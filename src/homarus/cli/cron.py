@@ -18,6 +18,7 @@ from homarus.agent.home import Home
 from homarus.automation.jobs import Job
 from homarus.automation.schedule import duration_ms, moment_ms
 from homarus.automation.scheduler import Automation
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import Number, filled, with_json
@@ -56,7 +57,7 @@ def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--system-event", metavar="TEXT", help="What the main session is told instead."),
         click.option("--session", metavar="TARGET", help="main, isolated, or session:<key>."),
         click.option("--wake", type=click.Choice(["now", "next-heartbeat"]), help="When an event is heard."),
-        click.option("--agent", metavar="ID", help="Whose job it is."),
+        click.option("--agent", metavar="ID", help="Whose job it is.", shell_complete=complete.agents, callback=filled),
         click.option("--model", metavar="MODEL", help="The model of its runs."),
         click.option("--thinking", metavar="LEVEL", help="How long the model may think."),
         click.option("--timeout-seconds", type=Number(min=1), help="How long a run may take."),
@@ -260,8 +261,17 @@ def system() -> None:
 @click.option(
     "--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True, help="When it is heard."
 )
-@click.option("--agent", metavar="ID", default="", help="Whom to tell.")
-@click.option("--session", metavar="KEY", default="", help="In which session; without it, the main one.")
+@click.option(
+    "--agent", metavar="ID", default="", help="Whom to tell.", shell_complete=complete.agents, callback=filled
+)
+@click.option(
+    "--session",
+    metavar="KEY",
+    default="",
+    help="In which session; without it, the main one.",
+    shell_complete=complete.sessions,
+    callback=filled,
+)
 @with_json
 def event(app: App, text: str, mode: str, agent: str, session: str, as_json: bool) -> None:
     """Tell the agent that something happened: at once, or with its next turn."""
@@ -277,7 +287,14 @@ def heartbeat() -> None:
 
 
 @heartbeat.command("last")
-@click.option("--agent", metavar="ID", default="", help="Whose; the default agent's otherwise.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    default="",
+    help="Whose; the default agent's otherwise.",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @with_json
 def heartbeat_last(app: App, agent: str = "", as_json: bool = False) -> None:
     """Show how the newest one ended."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.agent.memories import open_memory
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.options import Number, filled, with_json
 from homarus.core.errors import ToolError, Unknown
@@ -23,9 +24,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def place_options(function: F) -> F:
-    function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
-        function
-    )
+    function = click.option(
+        "--agent",
+        default=None,
+        metavar="ID",
+        help="Whose notes (default: the default agent).",
+        shell_complete=complete.agents,
+        callback=filled,
+    )(function)
     function = click.option(
         "--workspace",
         type=click.Path(path_type=Path, exists=True, file_okay=False),

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from homarus.cli.app import App
 
@@ -17,6 +18,9 @@ TALKING = frozenset({
     ("chat",), ("agent",), ("demo",), ("onboard",), ("configure",), ("completion",), ("acp",), ("mcp", "serve"), ("config", "edit"),
     ("gateway", "run"), ("fleet", "worker"), ("fleet", "edge"), ("sessions", "resume"), ("sessions", "tail"), ("logs",),
 })  # fmt: skip
+
+
+NOT_TYPED = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def pass_app(function: F) -> F:
@@ -43,9 +47,13 @@ class Number(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{value} is no number to reckon with.", param, ctx)
 
 
-def filled(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """Refuse words that say nothing, as the callback of an argument."""
-    if value is not None and not "".join(value).strip():
+def filled(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Refuse words that say nothing, as the callback of an argument or an option that names something.
+
+    A script's variable that is not set must not mean the main session, or every one.
+    """
+    typed = ctx.get_parameter_source(param.name or "") not in {None, *NOT_TYPED}
+    if typed and value is not None and not "".join(value).strip():
         raise click.BadParameter("it is empty")
     return value
 

@@ -18,7 +18,7 @@ from homarus.agent.toolkit import tool_specs, window_layers
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app, with_json
+from homarus.cli.options import filled, json_option, pass_app, with_json
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.errors import ConfigError, Denied, HomarusError, StorageError
 from homarus.core.messages import Trust
@@ -58,6 +58,7 @@ def session_options(function: F) -> F:
             metavar="KEY",
             help="A session, e.g. agent:main:telegram:group:42.",
             shell_complete=complete.sessions,
+            callback=filled,
         ),
         click.option(
             "--agent",
@@ -65,6 +66,7 @@ def session_options(function: F) -> F:
             metavar="ID",
             help="An agent; its main session unless --session says more.",
             shell_complete=complete.agents,
+            callback=filled,
         ),
     ):
         function = option(function)

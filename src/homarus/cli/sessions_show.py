@@ -12,7 +12,7 @@ import click
 
 from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.options import F, pass_app, with_json
+from homarus.cli.options import F, filled, pass_app, with_json
 from homarus.core.clock import SystemIds
 from homarus.core.errors import StorageError
 from homarus.core.text import printable, single_line
@@ -49,8 +49,12 @@ def _place(app: App, session: str, agent: str) -> Place:
 
 
 def _session(function: F) -> F:
-    whose = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
-    return click.argument("session", default="main", shell_complete=complete.conversations)(whose(function))
+    whose = click.option(
+        "--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents, callback=filled
+    )
+    return click.argument("session", default="main", shell_complete=complete.conversations, callback=filled)(
+        whose(function)
+    )
 
 
 @click.command()

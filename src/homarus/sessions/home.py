@@ -62,9 +62,12 @@ class SessionHome:
         except OSError:
             found = []
         known = list(dict.fromkeys([*self.roster, *found]))
-        if only and only not in known:
+        if not only:
+            return known
+        wanted = only.strip().lower()
+        if wanted not in known:
             raise Unknown(f"there is no agent '{only}'", cure=f"agents are: {', '.join(known)}")
-        return [only] if only else known
+        return [wanted]
 
     def store(self, agent_id: str) -> SessionStore:
         if agent_id not in self._stores:
@@ -107,6 +110,8 @@ class SessionHome:
                 return again.key
             cure = f"'homarus sessions resume {short_id(away.session_id)}' goes on with it"
             raise Unknown(f"the conversation {text.strip()} was put away", cure=cure)
+        if len(text) > MAX_LABEL:
+            raise Unknown(f"no session has a name of {len(text)} characters", cure=f"give one of at most {MAX_LABEL}")
         return key
 
     def place(self, text: str, agent: str = "") -> Place:
