@@ -110,6 +110,19 @@ def test_a_message_that_could_not_be_answered_as_it_is_sent_is_not_kept(
     assert not kept(home)
 
 
+@pytest.mark.parametrize("option", ["--session", "--agent", "--model"])
+def test_a_name_that_is_empty_is_wrong_usage(home: Path, option: str) -> None:
+    with pytest.raises(click.BadParameter, match="empty"):
+        run(home, "-m", "hi", option, "")
+    assert not kept(home)
+
+
+def test_a_name_that_is_too_long_is_no_new_session(home: Path) -> None:
+    with pytest.raises(Unknown, match="no session has a name of 500 characters"):
+        run(home, "-m", "hi", "--session", "x" * 500)
+    assert not kept(home)
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-1", "1 h"])
 def test_a_time_that_is_none_is_wrong_usage(home: Path, number: str) -> None:
     with pytest.raises(click.BadParameter):

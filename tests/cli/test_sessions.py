@@ -170,6 +170,38 @@ def test_a_name_that_promises_something_else_is_refused(mine, tmp_path):
     assert (tmp_path / "a.log").read_text().startswith("# lamps")
 
 
+def test_an_empty_name_means_no_session(mine):
+    before = snapshot(mine)
+    for words in (("show", ""), ("rename", "", "x"), ("fork", " ", "x"), ("delete", ""), ("repair", ""), ("usage", ""),
+                  ("check", ""), ("resume", ""), ("tail", ""), ("export", ""), ("list", "--agent", "")):  # fmt: skip
+        with pytest.raises(click.BadParameter, match="empty"):
+            run(mine, *words)
+    assert snapshot(mine) == before
+    assert run(mine, "rename", "main", "").output.endswith("has no name any more.\n")
+
+
+def test_nothing_is_brought_in_for_an_agent_that_is_not_there(mine, tmp_path):
+    with pytest.raises(Unknown, match="there is no agent 'nosuch'"):
+        run(mine, "import", str(mine / ".openclaw"), "--agent", "nosuch")
+    assert not (mine / ".openclaw/agents/nosuch").exists()
+    assert run(mine, "list", "--agent", "Main").output == run(mine, "list").output
+
+
+def test_the_same_command_twice_deletes_nothing_for_good(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    for name in ("4f0c2a91-0000-4000-8000-000000000001", "notes"):
+        (folder / f"{name}.jsonl").write_bytes(jsonl(header(name), user("a", None, "hello")))
+    run(mine, "rename", "4f0c", "garden")
+    for name, again in (("garden", "4f0c2a91"), ("notes", "notes.jsonl.deleted.")):
+        run(mine, "delete", name, "--yes")
+        with pytest.raises(Unknown, match="was put away already") as wrong:
+            run(mine, "delete", name, "--yes")
+        assert f"'homarus sessions delete {again}" in wrong.value.cure
+    assert len(list(folder.glob("*.deleted.*"))) == 2
+    run(mine, "delete", "4f0c2a91", "--yes")
+    assert len(list(folder.glob("*.deleted.*"))) == 1
+
+
 def test_a_name_that_means_another_session_is_refused(mine):
     folder = mine / ".openclaw/agents/main/sessions"
     rows = json.loads((folder / "sessions.json").read_text())

@@ -58,7 +58,9 @@ def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--session", metavar="TARGET", help="main, isolated, or session:<key>."),
         click.option("--wake", type=click.Choice(["now", "next-heartbeat"]), help="When an event is heard."),
         click.option("--agent", metavar="ID", help="Whose job it is.", shell_complete=complete.agents, callback=filled),
-        click.option("--model", metavar="MODEL", help="The model of its runs."),
+        click.option(
+            "--model", metavar="MODEL", help="The model of its runs.", shell_complete=complete.models, callback=filled
+        ),
         click.option("--thinking", metavar="LEVEL", help="How long the model may think."),
         click.option("--timeout-seconds", type=Number(min=1), help="How long a run may take."),
         click.option("--tools", metavar="A,B", help="The only tools that it may use."),
@@ -122,7 +124,7 @@ def add(app: App, as_json: bool, **given: Any) -> None:
 
 
 @command.command("edit")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @_job_options
 @with_json
 def edit(app: App, job: str, as_json: bool, **given: Any) -> None:
@@ -136,7 +138,7 @@ def edit(app: App, job: str, as_json: bool, **given: Any) -> None:
 
 
 @command.command("rm")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def remove(app: App, job: str, as_json: bool) -> None:
     """Remove a job. What it did can still be seen with runs."""
@@ -145,7 +147,7 @@ def remove(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("enable")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def enable(app: App, job: str, as_json: bool) -> None:
     """Switch a job on."""
@@ -154,7 +156,7 @@ def enable(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("disable")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def disable(app: App, job: str, as_json: bool) -> None:
     """Switch a job off and keep it."""
@@ -163,7 +165,7 @@ def disable(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("run")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @click.option("--due", is_flag=True, help="Only if it is due.")
 @with_json
 def run(app: App, job: str, due: bool, as_json: bool) -> None:
@@ -195,7 +197,7 @@ def run(app: App, job: str, due: bool, as_json: bool) -> None:
 
 
 @command.command("runs")
-@click.argument("job", required=False, default="")
+@click.argument("job", required=False, default="", callback=filled)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many.")
 @with_json
 def runs(app: App, job: str, limit: int, as_json: bool) -> None:
@@ -298,7 +300,7 @@ def heartbeat() -> None:
 @with_json
 def heartbeat_last(app: App, agent: str = "", as_json: bool = False) -> None:
     """Show how the newest one ended."""
-    found = _automation(app).last_heartbeat(agent)
+    found = _automation(app).last_heartbeat(app.config.agent_named(agent).id)
     words = (
         f"{_when(app, found.get('ts'))}  {found.get('status')}  {found.get('reason', '')} {found.get('preview', '')}"
     )
@@ -346,6 +348,9 @@ def _typed() -> Iterator[None]:
 
 def _patch(app: App, given: Json) -> Json:
     """Return the keys of a job that the options name."""
+    if given["message"] and given["system_event"]:
+        raise click.UsageError("--message and --system-event exclude each other")
+    _check_mind(app, given)
     patch: Json = {key: given[key] for key in ("name", "description") if given[key] is not None}
     if schedule := _schedule(app, given):
         patch["schedule"] = schedule
@@ -367,6 +372,21 @@ def _patch(app: App, given: Json) -> Json:
     if given["delete_after_run"] is not None:
         patch["deleteAfterRun"] = given["delete_after_run"]
     return patch
+
+
+def _check_mind(app: App, given: Json) -> None:
+    """Refuse a model or a level of thinking that there is not: a run would find out when nobody is there."""
+    if given["model"]:
+        from homarus.models.access import Models
+        from homarus.models.ready import check_choice
+
+        names = (models := Models(app.config, app.env, clock=app.clock)).names(app.config.agent_named(given["agent"]))
+        check_choice(models, names.resolve(given["model"]).ref)
+    if given["thinking"]:
+        from homarus.models.levels import LEVELS, parse_level
+
+        if parse_level(given["thinking"]) is None:
+            raise click.UsageError(f"'{given['thinking']}' is no thinking level; there are {', '.join(LEVELS)}")
 
 
 def _schedule(app: App, given: Json) -> Json:

@@ -112,7 +112,7 @@ def recall(
 
 
 @command.command()
-@click.argument("path")
+@click.argument("path", callback=filled)
 @click.option("--from", "from_", type=click.IntRange(1), default=None, help="First line.")
 @click.option("--lines", type=click.IntRange(1), default=None, help="How many lines (default 120).")
 @place_options
@@ -124,6 +124,8 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
     if as_json:
         app.out.json({"status": found.status, "path": found.path, "from": found.from_line, "lines": found.lines, "text": found.text,
                       "truncated": found.truncated, "nextFrom": found.next_from, "error": found.error})  # fmt: skip
+    elif found.status == "ok" and not found.text and found.from_line > 1:
+        raise Unknown(f"{clean(path)}: the note ends before line {found.from_line}", cure="name an earlier line")
     elif found.status == "ok":
         app.out.line(found.text)
     if found.status != "ok" and as_json:

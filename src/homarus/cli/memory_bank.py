@@ -266,7 +266,7 @@ def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
 
 
 @click.command()
-@click.argument("fact")
+@click.argument("fact", callback=filled)
 @place_options
 @with_json
 def forget(app: App, /, fact: str, as_json: bool, **place: Any) -> None:
@@ -278,7 +278,7 @@ def forget(app: App, /, fact: str, as_json: bool, **place: Any) -> None:
 
 
 @click.command()
-@click.argument("fact", required=False)
+@click.argument("fact", required=False, callback=filled)
 @click.option("--reject", is_flag=True, help="Turn the proposal down for good.")
 @place_options
 @with_json
@@ -306,7 +306,7 @@ def promote(app: App, /, fact: str | None, reject: bool, as_json: bool, **place:
 
 
 @click.command()
-@click.argument("run", required=False, default="")
+@click.argument("run", required=False, default="", callback=filled)
 @click.option("--list", "show", is_flag=True, help="Show the runs that can be undone.")
 @place_options
 @with_json

@@ -53,7 +53,8 @@ def filled(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     A script's variable that is not set must not mean the main session, or every one.
     """
     typed = ctx.get_parameter_source(param.name or "") not in {None, *NOT_TYPED}
-    if typed and value is not None and not "".join(value).strip():
+    several = isinstance(param, click.Option) and param.multiple
+    if typed and value is not None and not all(each.strip() for each in (value if several else ["".join(value)])):
         raise click.BadParameter("it is empty")
     return value
 
