@@ -16,7 +16,7 @@ from tests.models.servers import Answer, choice, data, serving
 from homarus.cli.agent import command
 from homarus.cli.app import App
 from homarus.core.clock import SystemClock, SystemIds
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.sessions.check import check_store
 from homarus.sessions.store import SessionStore
 
@@ -76,6 +76,58 @@ def test_a_line_about_what_it_cost_is_shown_when_asked_for(home: Path, stream: t
     last = run(home, "-m", "hello", *stream).output.splitlines()[-1]
     assert last.startswith("[")
     assert " out · " in last
+
+
+def kept(home: Path) -> list[Path]:
+    """Return what this home holds of conversations."""
+    return [path for path in (home / ".openclaw/agents").rglob("*") if path.suffix in {".jsonl", ".json"}]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--model", "nosuch/x"), "there is no provider 'nosuch'"),
+        (("--model", "nosuch"), "'nosuch' is no model that is known here"),
+        (("--model", "builtin/other"), "the only built-in model is builtin/notebook"),
+        (("--model", "local/nofile"), "there is no local model 'nofile'"),
+        (("--model", "openai/gpt-5.5"), "no key for openai"),
+        (("--model", "open/m"), "not on the list of allowed models"),
+        (("--add-dir", "/"), "/ holds keys, a whole home"),
+        (("--workspace", "/etc"), "/etc holds keys, a whole home"),
+    ],
+)
+def test_a_message_that_could_not_be_answered_as_it_is_sent_is_not_kept(
+    home: Path, args: tuple[str, ...], said: str
+) -> None:
+    (home / ".openclaw").mkdir()
+    config = {
+        "agents": {"defaults": {"modelPolicy": {"allow": [f"{each}/*" for each in ("nosuch", "builtin", "local", "openai")]}}},
+        "models": {"providers": {"open": {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m"}]}}},
+    }  # fmt: skip
+    (home / ".openclaw/openclaw.json").write_text(json.dumps(config))
+    with pytest.raises(Unknown, match=re.escape(said)):
+        run(home, "-m", "hi", *args)
+    assert not kept(home)
+
+
+@pytest.mark.parametrize("option", ["--session", "--agent", "--model"])
+def test_a_name_that_is_empty_is_wrong_usage(home: Path, option: str) -> None:
+    with pytest.raises(click.BadParameter, match="empty"):
+        run(home, "-m", "hi", option, "")
+    assert not kept(home)
+
+
+def test_a_name_that_is_too_long_is_no_new_session(home: Path) -> None:
+    with pytest.raises(Unknown, match="no session has a name of 500 characters"):
+        run(home, "-m", "hi", "--session", "x" * 500)
+    assert not kept(home)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-1", "1 h"])
+def test_a_time_that_is_none_is_wrong_usage(home: Path, number: str) -> None:
+    with pytest.raises(click.BadParameter):
+        run(home, "-m", "hi", "--timeout", number)
+    assert not kept(home)
 
 
 @pytest.mark.parametrize("args", [("-m", ""), ("-m", "  "), ("-m", "hi", "--thinking", "much")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from homarus.cli.agents import command
 from homarus.cli.app import App
-from homarus.core.errors import ConfigError, Denied, StorageError
+from homarus.core.errors import ConfigError, Denied, StorageError, Unknown
 
 COMMENTED = """// my agents
 {
@@ -79,7 +80,7 @@ def test_the_list_says_who_answers_where(home):
 
 
 def test_adding_the_first_agent_keeps_main_as_the_default(home):
-    done = answer(home, "add", "Work Desk", "--name", "Otto", "--emoji", "🦉", "--model", "mock/x")
+    done = answer(home, "add", "Work Desk", "--name", "Otto", "--emoji", "🦉", "--model", "builtin/notebook")
     assert done["id"] == "work-desk"
     workspace = home / ".openclaw" / "workspace-work-desk"
     assert done["workspace"] == str(workspace)
@@ -87,8 +88,46 @@ def test_adding_the_first_agent_keeps_main_as_the_default(home):
     assert "- Name: Otto\n" in (workspace / "IDENTITY.md").read_text()
     main, work = answer(home, "list")
     assert (main["id"], main["default"]) == ("main", True)
-    assert (work["id"], work["name"], work["emoji"], work["model"]) == ("work-desk", "Otto", "🦉", "mock/x")
+    assert (work["id"], work["name"], work["emoji"], work["model"]) == ("work-desk", "Otto", "🦉", "builtin/notebook")
     assert not (home / ".openclaw" / "workspace").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("../evil",), "'../evil' is no usable name"),
+        (("Käthe 🦞",), "is no usable name"),
+        (("x" * 65,), "is no usable name"),
+        (("b", "--model", "nosuch/x"), "there is no provider 'nosuch'"),
+        (("b", "--workspace", "/"), "/ cannot be a workspace: it holds a whole home"),
+        (("b", "--workspace", "~"), "~ cannot be a workspace: it holds a whole home"),
+        (("b", "--workspace", "~/.openclaw"), "cannot be a workspace"),
+        (("b", "--workspace", "~/.ssh/b"), "cannot be a workspace: it holds keys"),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused_before_anything_is_written(home, args, said):
+    before = sorted(home.rglob("*"))
+    with pytest.raises(Unknown, match=re.escape(said)):
+        agents(home, "add", *args)
+    assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("delete", "", "--yes"),
+        ("add", "b", "--workspace", ""),
+        ("add", "b", "--model", " "),
+        ("bind", "main", "telegram", "--peer", ""),
+        ("bind", "main", "telegram", "--account", ""),
+        ("unbind", "main", "telegram", "--peer", ""),
+    ],
+)
+def test_a_name_that_is_empty_means_nobody_and_nothing(home, args):
+    before = sorted(home.rglob("*"))
+    with pytest.raises(click.BadParameter, match="empty"):
+        agents(home, *args)
+    assert sorted(home.rglob("*")) == before
 
 
 def test_adding_keeps_every_comment(home):

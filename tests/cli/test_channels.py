@@ -55,6 +55,44 @@ def test_an_account_is_added_changed_switched_off_and_removed(
     assert "telegram" not in config(own_home).get("channels", {})
 
 
+def test_an_account_is_named_and_never_a_path(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(own_home, "{}")
+    irc = ("channels", "add", "irc", "--set", "host=i.example", "--set", "nick=crab")
+    kept = own_home / ".openclaw" / "homarus" / "channels" / "irc" / "old" / "login"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("secret")
+    for name in ("..", "../..", "../x", "a:b", "🦞", "x" * 65):
+        for command in (
+            irc,
+            ("channels", "logout", "irc"),
+            ("channels", "login", "irc"),
+            ("channels", "remove", "irc"),
+        ):
+            output(capsys, *irc) if command[1] == "remove" else None
+            assert f"'{name[:39]}" in output(capsys, *command, "--account", name, code=1)
+    assert kept.exists() and config(own_home)["channels"] == {
+        "irc": {"enabled": True, "host": "i.example", "nick": "crab"}
+    }
+    assert "empty" in output(capsys, *irc, "--account", "", code=2)
+    assert "empty" in output(capsys, *irc, "--allow-from", "ann", "--allow-from", "", code=2)
+    assert "forgotten" in output(capsys, "channels", "logout", "irc", "--account", "old")
+    assert not kept.parent.exists()
+    for command in (("logout", "irc"), ("login", "irc"), ("explain", "irc", "--from", "ann")):
+        assert "there are: default" in output(capsys, "channels", *command, "--account", "old", code=1)
+
+
+def test_a_second_account_leaves_the_first_one(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(own_home, "{}")
+    output(capsys, "channels", "add", "telegram", "--token", "$ONE")
+    output(capsys, "channels", "add", "telegram", "--token", "$TWO", "--account", "Work Desk")
+    (row,) = [each for each in data(capsys, "channels", "list")["channels"] if each["id"] == "telegram"]
+    assert [(each["accountId"], each["enabled"]) for each in row["accounts"]] == [
+        ("default", True),
+        ("work-desk", True),
+    ]
+    assert config(own_home)["channels"]["telegram"]["botToken"] == "$ONE"
+
+
 def test_what_is_wrong_is_said_with_a_cure(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(own_home, "{}")
     assert "there are:" in output(capsys, "channels", "add", "telegraph", code=1)

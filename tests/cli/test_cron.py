@@ -51,12 +51,12 @@ def test_the_life_of_a_job(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert job["schedule"] == {"kind": "cron", "expr": "0 8 * * 1-5", "tz": "Europe/Vienna", "staggerMs": 0}
     assert job["delivery"] == {"mode": "announce"}
     assert "homarus" not in job  # the owner typed it
-    changed = made(capsys, "cron", "edit", "mail", "--every", "2h", "--model", "some/model", "--tools", "read, ls")
+    changed = made(capsys, "cron", "edit", "mail", "--every", "2h", "--model", "builtin/notebook", "--tools", "read, ls")
     assert changed["schedule"] == {"kind": "every", "everyMs": 7_200_000}
     assert changed["payload"] == {
         "kind": "agentTurn",
         "message": "mail?",
-        "model": "some/model",
+        "model": "builtin/notebook",
         "toolsAllow": ["read", "ls"],
     }
     assert made(capsys, "cron", "disable", "mail")["enabled"] is False
@@ -107,6 +107,31 @@ def test_what_cannot_be_is_said_before_anything_is_written(
     assert run(["cron", "add", *arguments]) == 2
     assert words in capsys.readouterr().err
     assert not (home / ".openclaw" / "cron").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--model", "nosuch/x"), 1, "there is no provider 'nosuch'"),
+        (("--model", ""), 2, "it is empty"),
+        (("--thinking", "much"), 2, "'much' is no thinking level"),
+        (("--session", "session:"), 2, "use main, isolated or session:<key>"),
+        (("--system-event", "hi"), 2, "exclude each other"),
+        (("--agent", ""), 2, "it is empty"),
+        (("--timeout-seconds", "nan"), 2, "nan is no number"),
+    ],
+)
+def test_a_job_that_could_not_run_is_not_made(
+    home: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    assert run(["cron", "add", "--every", "2h", "-m", "mail?", *words]) == code
+    assert said in capsys.readouterr().err
+    assert made(capsys, "cron", "list", "--all")["jobs"] == []
+
+
+def test_the_heartbeat_of_an_agent_that_is_not_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["system", "heartbeat", "last", "--agent", "nosuch"]) == 1
+    assert "there is no agent 'nosuch'" in capsys.readouterr().err
 
 
 def test_a_job_that_is_not_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

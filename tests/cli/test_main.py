@@ -230,7 +230,7 @@ REFUSED = [
     (1, "sessions", "list", "--agent", "nobody"),
     (1, "sessions", "usage", "--agent", "nobody"),
     (1, "sessions", "search", "lamp", "--agent", "nobody"),
-    (1, "agents", "add", ""),
+    (2, "agents", "add", ""),
     (1, "agents", "add", "main"),
     (1, "agents", "delete", "main", "--yes"),
     (1, "agents", "unbind", "main", "telegram"),

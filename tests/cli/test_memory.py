@@ -70,6 +70,16 @@ def test_failures_are_one_line(home, capsys):
     assert "YYYY-MM-DD" in capsys.readouterr().err
 
 
+def test_what_is_not_there_is_no_empty_answer(home, capsys):
+    (home / ".openclaw" / "workspace" / "memory").mkdir(parents=True, exist_ok=True)
+    (home / ".openclaw" / "workspace" / "memory" / "short.md").write_text("one\ntwo\n")
+    assert run(["memory", "get", "memory/short.md#L99"]) == 1
+    assert "the note ends before line 99" in capsys.readouterr().err
+    for words in (("get", ""), ("forget", " "), ("promote", ""), ("undo", "")):
+        assert run(["memory", *words]) == 2
+        assert "it is empty" in capsys.readouterr().err
+
+
 def test_doctor_proves_it_and_leaves_nothing(home, capsys):
     before = sorted((home / ".openclaw" / "workspace").rglob("*.md"))
     assert run(["memory", "doctor", "--provider", "none"]) == 0
@@ -107,7 +117,7 @@ def test_looking_at_the_status_makes_nothing(home, capsys):
         ("recall boat --as-of 2026-01-01", 0),
         ("search boat -n 0", 2),
         ("search boat -n 100000", 0),
-        ("search boat --min-score nan", 0),
+        ("search boat --min-score nan", 2),
         ("search boat --min-score -5", 2),
         ("search boat --agent nobody", 1),
         ("search", 2),

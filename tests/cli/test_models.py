@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.models.servers import OPENAI, Answer, Server, problem, serving
 
 from homarus.cli.app import App
 from homarus.cli.models import command
-from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.errors import ConfigError, HomarusError, Unknown
 
 QUIET = {name: {"baseUrl": "http://127.0.0.1:9/v1"} for name in ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")}
 
@@ -195,6 +196,33 @@ def test_aliases(home: Path):
     assert "fast" not in answer(home, "aliases")
     with pytest.raises(ConfigError, match="no alias"):
         models(home, "aliases", "remove", "fast")
+
+
+def test_what_is_no_alias_is_refused(home: Path):
+    before = sorted(home.rglob("*"))
+    for alias in ("", "a/b", "a@b", "a b", "a\tb"):
+        with pytest.raises(click.UsageError):
+            models(home, "aliases", "add", alias, "openai/gpt-6.1-terra")
+    for args in (("auto", "openai/gpt-6.1-terra"), ("x" * 65, "openai/gpt-6.1-terra"), ("fast", "nosuch/x")):
+        with pytest.raises(Unknown):
+            models(home, "aliases", "add", *args)
+    assert sorted(home.rglob("*")) == before
+    models(home, "aliases", "add", "quick", "openai/gpt-6.1-terra")
+    said = models(home, "aliases", "add", "fast", "openai/gpt-6.1-terra").output
+    assert "quick is no alias any more" in said
+
+
+def test_auto_has_no_fallbacks_and_is_none(home: Path):
+    for args in (("auto", "--fallback", "builtin/notebook"), ("builtin/notebook", "--fallback", "auto")):
+        with pytest.raises(click.UsageError, match="chooses by itself"):
+            models(home, "set", *args)
+
+
+def test_models_of_a_provider_that_is_not_there(home: Path):
+    with pytest.raises(Unknown, match="there is no provider 'antropic'") as wrong:
+        models(home, "list", "--provider", "antropic")
+    assert "did you mean anthropic?" in wrong.value.cure
+    assert answer(home, "list", "--provider", "builtin")
 
 
 def test_an_alias_joins_an_old_list_of_allowed_models(home: Path):

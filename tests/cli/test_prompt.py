@@ -132,6 +132,26 @@ def test_agent_and_session_must_agree(home, capsys):
     assert "belongs to agent 'main'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("what", [("prompt",), ("context",), ("context", "map")])
+def test_a_session_that_is_not_there_is_no_name_for_one_that_would_be(home, capsys, what):
+    assert run([*what, "--session", "nosuch"]) == 1
+    assert "no session 'nosuch' ('homarus sessions list --all' shows them all)" in capsys.readouterr().err
+    assert run([*what, "--session", "agent:main:telegram:group:7"]) == 0
+    assert "there is no session agent:main:telegram:group:7 yet; so it would begin" in capsys.readouterr().err
+    assert run([*what, "--session", "main"]) == 0
+    assert "no session" not in capsys.readouterr().err
+
+
+def test_a_session_is_found_by_what_it_is_called(home, capsys):
+    folder = home / ".openclaw" / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    row = {"sessionId": "4f0c2a91-0000-4000-8000-000000000001", "updatedAt": 1, "label": "The Lamps"}
+    (folder / "sessions.json").write_text(json.dumps({"agent:main:explicit:lamps": row}))
+    for name in ("lamps", "the lamps", "4f0c", "4f0c2a91"):
+        assert run(["prompt", "--json", "--session", name]) == 0
+        assert json.loads(capsys.readouterr().out)["session"] == "agent:main:explicit:lamps"
+
+
 def test_a_bad_session_key_is_refused(home, capsys):
     assert run(["prompt", "--session", "agent:"]) == 1
     assert "is not a session key" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -146,8 +147,92 @@ def test_export_writes_a_file_once(mine, tmp_path):
     assert target.read_text().startswith("<!doctype html>")
     with pytest.raises(StorageError, match="exists already"):
         run(mine, "export", "main", "--out", str(target))
-    run(mine, "export", "main", "--out", str(target), "--force", "--format", "json")
-    assert json.loads(target.read_text())["entries"][0]["id"] == "a"
+    target.with_suffix(".json").write_text("old")
+    run(mine, "export", "main", "--out", str(target.with_suffix(".json")), "--force")
+    assert json.loads(target.with_suffix(".json").read_text())["entries"][0]["id"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("out", "begins"),
+    [("a.md", "# lamps"), ("a.MARKDOWN", "# lamps"), ("a.txt", "# lamps"), ("a", "# lamps"), ("a.HTM", "<!doctype"), ("a.json", "{")],
+)  # fmt: skip
+def test_the_name_of_a_file_says_what_is_written_into_it(mine, tmp_path, out, begins):
+    run(mine, "export", "main", "--out", str(tmp_path / out))
+    assert (tmp_path / out).read_text().startswith(begins)
+
+
+def test_a_name_that_promises_something_else_is_refused(mine, tmp_path):
+    for out, form in (("a.jsonl", ()), ("a.pdf", ()), ("a.html", ("--format", "md")), ("a.md", ("--json",))):
+        with pytest.raises(click.UsageError, match=re.escape(out)):
+            run(mine, "export", "main", "--out", str(tmp_path / out), *form)
+        assert not (tmp_path / out).exists()
+    run(mine, "export", "main", "--out", str(tmp_path / "a.log"), "--format", "md")  # an ending that promises nothing
+    assert (tmp_path / "a.log").read_text().startswith("# lamps")
+
+
+def test_an_empty_name_means_no_session(mine):
+    before = snapshot(mine)
+    for words in (("show", ""), ("rename", "", "x"), ("fork", " ", "x"), ("delete", ""), ("repair", ""), ("usage", ""),
+                  ("check", ""), ("resume", ""), ("tail", ""), ("export", ""), ("list", "--agent", "")):  # fmt: skip
+        with pytest.raises(click.BadParameter, match="empty"):
+            run(mine, *words)
+    assert snapshot(mine) == before
+    assert run(mine, "rename", "main", "").output.endswith("has no name any more.\n")
+
+
+def test_nothing_is_brought_in_for_an_agent_that_is_not_there(mine, tmp_path):
+    with pytest.raises(Unknown, match="there is no agent 'nosuch'"):
+        run(mine, "import", str(mine / ".openclaw"), "--agent", "nosuch")
+    assert not (mine / ".openclaw/agents/nosuch").exists()
+    assert run(mine, "list", "--agent", "Main").output == run(mine, "list").output
+
+
+def test_the_same_command_twice_deletes_nothing_for_good(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    for name in ("4f0c2a91-0000-4000-8000-000000000001", "notes"):
+        (folder / f"{name}.jsonl").write_bytes(jsonl(header(name), user("a", None, "hello")))
+    run(mine, "rename", "4f0c", "garden")
+    for name, again in (("garden", "4f0c2a91"), ("notes", "notes.jsonl.deleted.")):
+        run(mine, "delete", name, "--yes")
+        with pytest.raises(Unknown, match="was put away already") as wrong:
+            run(mine, "delete", name, "--yes")
+        assert f"'homarus sessions delete {again}" in wrong.value.cure
+    assert len(list(folder.glob("*.deleted.*"))) == 2
+    run(mine, "delete", "4f0c2a91", "--yes")
+    assert len(list(folder.glob("*.deleted.*"))) == 1
+
+
+def test_a_name_that_means_another_session_is_refused(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    rows = json.loads((folder / "sessions.json").read_text())
+    ident = "4f0c2a91-0000-4000-8000-000000000001"
+    for number, key in enumerate(("agent:main:work", "agent:main:wrk", "agent:main:explicit:a b/c")):
+        named = ident if number == 0 else f"t{number}"
+        (folder / f"{named}.jsonl").write_bytes(jsonl(header(named), user("a", None, key)))
+        rows[key] = {"sessionId": named, "updatedAt": number + 1}
+    (folder / "sessions.json").write_text(json.dumps(rows))
+    before = snapshot(mine)
+    for name in (
+        "main",
+        "MAIN",
+        "work",
+        "a b/c",
+        "agent:main:new",
+        ident,
+        ident[:8],
+        "lamps",
+        "global",
+        "tea:",
+        "x" * 121,
+    ):
+        for words in (("rename", "wrk", name), ("fork", "wrk", "copy", "--label", name), ("fork", "wrk", name)):
+            with pytest.raises(Unknown) as wrong:
+                run(mine, *words)
+            assert wrong.value.cure
+    assert snapshot(mine) == before
+    for name in ("wrk", "Wrk", "tea: green", "日本語 🦞", "x" * 120, "../../etc/passwd"):
+        run(mine, "rename", "wrk", name)
+        assert "agent:main:wrk" in run(mine, "show", name).output
 
 
 def test_following_a_session_through_a_reset(mine):

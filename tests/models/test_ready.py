@@ -11,9 +11,9 @@ from tests.models.servers import Answer, serving
 from tests.models.test_access import open_models
 from tests.models.test_gguf import PAIRS, head
 
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.models.access import Models, can_run_files
-from homarus.models.ready import check_choice, missing
+from homarus.models.ready import check_asked, check_choice, missing
 from homarus.models.ref import ModelRef
 
 
@@ -79,3 +79,20 @@ def test_a_choice_with_a_slip_is_refused(tmp_path: Path, text: str):
 @pytest.mark.parametrize("text", ["openai/gpt-99-nova", "local/still-to-be-fetched", "lmx/another", "builtin/notebook"])
 def test_a_choice_that_is_only_new_is_taken(tmp_path: Path, text: str):
     check_choice(open_models(tmp_path, own("http://127.0.0.1:9/v1")), ModelRef(*text.split("/", 1)))
+
+
+def test_a_model_that_a_message_names_must_be_able_to_answer(tmp_path: Path):
+    models = open_models(tmp_path, own("http://127.0.0.1:9/v1"))
+    agent = models.config.default_agent
+    check_asked(models, agent, "lmx/fake-big")  # its server may be back by then
+    check_asked(models, agent, "builtin/notebook")
+    check_asked(models, agent, "openai/gpt-5.5", keys=False)  # another process may have one
+    for text, cure in (
+        ("openai/gpt-5.5", "homarus configure keys"),
+        ("nopro/xyz", "models.providers.nopro.baseUrl"),
+        ("builtin/other", "builtin/notebook"),
+        ("nonsense-that-nobody-makes", "provider/model"),
+    ):
+        with pytest.raises(Unknown) as wrong:
+            check_asked(models, agent, text)
+        assert cure in wrong.value.cure

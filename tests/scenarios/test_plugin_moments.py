@@ -107,9 +107,9 @@ async def test_a_turn_that_a_plugin_refuses_reaches_no_model_and_leaves_no_words
 async def test_a_refused_message_is_not_read_later_where_its_turn_could_not_even_begin(tmp_path: Path) -> None:
     home = changing(a_home(tmp_path), {"before_agent_run": {"block": True}}, inside=True)
     async with home.agent() as agent:
-        options = RunOptions(folders=(str(tmp_path / "not-there"),))
-        events = [event async for event in agent.client.run(agent.key, "the secret is 1234", options)]
-    assert "is no folder" in str(events[-1])
+        await agent.client.patch(agent.key, model_override="/")  # as an older home may hold it
+        events = [event async for event in agent.client.run(agent.key, "the secret is 1234", RunOptions())]
+    assert "'/' is no model" in str(events[-1])
     assert "1234" not in written(home)
 
 

@@ -429,7 +429,7 @@ def test_what_speaks_into_a_session_resolves_like_what_shows_it_and_is_stricter(
     assert home.key(ident[:4]) == SessionKey.parse(f"agent:main:{ident[:4]}")
     assert home.resolve(ident[:4]).key == garden
     # A whole key is what it says, and main is main, whatever somebody called a session.
-    home.store("work").rename(SessionKey.parse("agent:work:explicit:notes"), "main")
+    home.store("work").update(SessionKey.parse("agent:work:explicit:notes"), label="main")  # by an older version
     assert home.key("main").is_main and home.key("agent:main:new") == SessionKey.parse("agent:main:new")
 
 

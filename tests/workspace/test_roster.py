@@ -74,7 +74,7 @@ def test_unbinding_removes_what_holds_all_that_was_named():
     document = {"bindings": rows}
     assert flat(unbind(document, "work", {"channel": "telegram"})) == [(("bindings", 0), "gone")]
     assert [edit.path for edit in unbind(document, "work", None)] == [("bindings", 1), ("bindings", 0)]
-    with pytest.raises(ConfigError, match="is bound to"):
+    with pytest.raises(ConfigError, match="irc is not bound to 'work'"):
         unbind(document, "work", {"channel": "irc"})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.admin.setup import refuse_unfit
 from homarus.agent.open_session import seed_agent
 from homarus.config.load import AgentConfig, Config, load_config
 from homarus.config.write import Operation, change
@@ -56,6 +57,8 @@ class Roster:
         if not any(char.isalnum() for char in name):
             raise Unknown(f"'{name}' is no usable name", cure="use letters, digits, '-' and '_'")
         agent_id = normalize_agent_id(name)
+        if settings.get("workspace"):
+            refuse_unfit(Path(settings["workspace"]), self.config.paths)
         kept = {key: _kept(value) if key == "workspace" else value for key, value in settings.items() if value}
         changed = self.write(add_agent(self.config.authored, agent_id, kept))
         home = resolve_workspace(changed, agent_id, self._env)
@@ -69,6 +72,8 @@ class Roster:
     def set(self, agent_id: str, settings: Mapping[str, Any], identity: Mapping[str, str]) -> None:
         """Change an agent: None takes a setting back. Who it is stands in its IDENTITY.md, and where the file names it, there too."""
         known = self.config.agent_named(agent_id)
+        if settings.get("workspace"):
+            refuse_unfit(Path(settings["workspace"]), self.config.paths)
         document = self.config.authored
         place = next(iter(places(document, known.id)), ("agents", "entries", known.id))
         named = set(known.entry)

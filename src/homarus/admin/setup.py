@@ -12,6 +12,8 @@ from homarus.config.load import load_config, refuse_lost
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
+from homarus.core.errors import Unknown
+from homarus.sandbox.resolve import controls
 from homarus.storage.atomic import create_new, ensure_dir
 from homarus.workspace.seed import Seeded
 
@@ -41,6 +43,15 @@ class SetupReport(Struct, frozen=True):
         return self.config_created or bool(self.config_changed) or any(item.created for item in self.workspaces)
 
 
+def refuse_unfit(workspace: Path, paths: Paths) -> None:
+    """Refuse a folder in which an agent's files have no place. Raises Unknown; nothing was written then."""
+    real, home = expand(str(workspace), paths.home).resolve(), paths.home.resolve()
+    whole = home.is_relative_to(real) or real == paths.state_dir.resolve()
+    if whole or controls(real, paths.home):
+        what = "holds a whole home" if whole else "holds keys, or what controls this machine"
+        raise Unknown(f"{workspace} cannot be a workspace: it {what}", cure="name a folder of its own")
+
+
 def set_up(
     paths: Paths,
     env: Mapping[str, str],
@@ -51,6 +62,8 @@ def set_up(
 ) -> SetupReport:
     """Create what is missing and apply what was asked for. Nothing that exists is overwritten."""
     refuse_lost(paths, env)
+    if workspace is not None:
+        refuse_unfit(workspace, paths)
     ensure_dir(paths.state_dir)
     wishes = dict(settings or {})
     created = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.toolkit import window_layers, wish_of, with_caller
 from homarus.config.view import AgentConfig, Config
 from homarus.context.pins import pinned
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, Unknown
 from homarus.core.messages import Trust, least_trusted
 from homarus.core.routes import SessionKey, policy_session
 from homarus.core.tools import ToolSpec
@@ -256,22 +256,27 @@ def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tupl
     """Return the sandbox with the folders that the owner lends to this turn, and where it works."""
     if not (turn.folders or turn.cwd) or turn.trust is not Trust.OWNER or sandbox.refused:
         return sandbox, workspace
+    mounts = lent_mounts(home.config, (*turn.folders, turn.cwd), workspace)
+    opened = replace(sandbox, mounts=sandbox.with_lent(mounts), lent=mounts)
+    return opened, Path(turn.cwd).resolve() if turn.cwd else workspace
+
+
+def lent_mounts(config: Config, folders: Iterable[str], workspace: Path) -> tuple[Mount, ...]:
+    """Return what must be opened for folders that an owner lends. Raises Unknown for one that nobody may lend."""
     lent, own = dict[str, Mount](), workspace.resolve()
-    for folder in filter(None, (*turn.folders, turn.cwd)):
+    for folder in filter(None, folders):
         real = Path(folder).resolve()
         if not real.is_dir():
-            raise HomarusError(f"{folder} is no folder", cure="name one that exists")
+            raise Unknown(f"{folder} is no folder", cure="name one that exists")
         if real.is_relative_to(own):
             continue
-        if not may_lend(real, home.config.paths.home, home.config.paths.state_dir):
-            raise HomarusError(
+        if not may_lend(real, config.paths.home, config.paths.state_dir):
+            raise Unknown(
                 f"{folder} holds keys, a whole home, or what controls this machine",
                 cure="name the one folder inside it that is needed",
             )
         lent[str(real)] = Mount(str(real), writable=True)
-    mounts = tuple(lent.values())
-    opened = replace(sandbox, mounts=sandbox.with_lent(mounts), lent=mounts)
-    return opened, Path(turn.cwd).resolve() if turn.cwd else workspace
+    return tuple(lent.values())
 
 
 def _who(bounds: Bounds, model: str) -> Who:

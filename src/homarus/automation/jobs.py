@@ -172,7 +172,8 @@ class Job(Struct, frozen=True, dict=True):
             raise ConfigError("a job for the main session needs payload.kind systemEvent", cure="or use isolated")
         if self.target == "isolated" and self.kind != "agentTurn":
             raise ConfigError("an isolated job needs payload.kind agentTurn", cure="or use sessionTarget main")
-        if self.target not in {"main", "isolated", "current"} and not self.target.startswith("session:"):
+        named = self.target.startswith("session:") and self.target != "session:"
+        if self.target not in {"main", "isolated", "current"} and not named:
             raise ConfigError(f"sessionTarget is {self.target[:80]!r}", cure="use main, isolated or session:<key>")
         if self.delivery["mode"] not in {"none", "announce", "webhook"}:
             raise ConfigError(f"delivery.mode is {self.delivery['mode']!r}", cure="use none, announce or webhook")

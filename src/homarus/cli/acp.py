@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.options import pass_app
+from homarus.cli.options import filled, pass_app
 
 
 @click.command("acp")
-@click.option("--agent", "agent_id", default="", help="which agent; the default one")
-@click.option("--session", default="", help="one session for everything, by key or name; otherwise a new one each time")
+@click.option(
+    "--agent",
+    "agent_id",
+    default="",
+    help="which agent; the default one",
+    shell_complete=complete.agents,
+    callback=filled,
+)
+@click.option(
+    "--session",
+    default="",
+    help="one session for everything, by key or name; otherwise a new one each time",
+    shell_complete=complete.sessions,
+    callback=filled,
+)
 @pass_app
 def command(app: App, agent_id: str, session: str) -> None:
     """Let an editor drive your agent over the Agent Client Protocol, on standard input and output.

@@ -23,7 +23,7 @@ from homarus.agent.home import Home
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
-from homarus.cli.options import with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import problem_line
 from homarus.core.clock import SystemIds
 from homarus.core.errors import HomarusError
@@ -54,6 +54,7 @@ which_agent = click.option(
     default="",
     help="Which agent; the default one otherwise.",
     shell_complete=complete.agents,
+    callback=filled,
 )
 which_session = click.option(
     "--session",
@@ -62,6 +63,7 @@ which_session = click.option(
     show_default=True,
     help="A session's key or name.",
     shell_complete=complete.sessions,
+    callback=filled,
 )
 go_on = click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
 workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this folder for this run, for example '.'.")
@@ -78,12 +80,12 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @go_on
 @add_dir
 @workspace
-@click.option("--model", default="", help="A model for this message alone.", shell_complete=complete.models)
+@click.option(
+    "--model", default="", help="A model for this message alone.", shell_complete=complete.models, callback=filled
+)
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever."
-)
+@click.option("--timeout", type=Number(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever.")
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @with_json
 def command(
@@ -169,7 +171,7 @@ def _level(word: str) -> str:
 
 
 def _guessed(app: App, agent_id: str, model: str) -> str:
-    """Say what a name was taken for that no list has; what can be no model at all is told by the turn."""
+    """Say what a name was taken for that no list has; what can be no model at all is refused when it is sent."""
     if model:
         from homarus.models.access import Models
 

@@ -16,6 +16,8 @@ from homarus.cli.options import filled, with_json
 from homarus.cli.output import hushed
 from homarus.config.known import NO_EFFECT
 from homarus.config.write import Operation
+from homarus.core.errors import Unknown
+from homarus.core.routes import normalize_agent_id
 from homarus.workspace.agents import describe, resolve_workspace
 from homarus.workspace.identity import write_identity
 from homarus.workspace.roster import bind as bound
@@ -68,9 +70,15 @@ def list_(app: App, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("agent", shell_complete=complete.agents)
-@click.option("--workspace", metavar="DIR", help="Its home, instead of <state>/workspace-AGENT.")
-@click.option("--model", metavar="REF", help="Its model, instead of the common one.", shell_complete=complete.models)
+@click.argument("agent", shell_complete=complete.agents, callback=filled)
+@click.option("--workspace", metavar="DIR", help="Its home, instead of <state>/workspace-AGENT.", callback=filled)
+@click.option(
+    "--model",
+    metavar="REF",
+    help="Its model, instead of the common one.",
+    shell_complete=complete.models,
+    callback=filled,
+)
 @click.option("--name", help="Its name, written into its IDENTITY.md.")
 @click.option("--emoji", help="Its emoji, written into its IDENTITY.md.")
 @with_json
@@ -84,6 +92,11 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
+    plain = agent.strip().lower().replace(" ", "-")
+    if plain and normalize_agent_id(plain) != plain:
+        raise Unknown(f"'{agent}' is no usable name", cure="use at most 64 letters (a to z), digits, '-' and '_'")
+    if model:
+        _check_model(app, model)
     roster = Roster(app.config, app.env, app.clock)
     made = roster.add(agent, {"workspace": workspace, "model": model}, {"name": name or "", "emoji": emoji or ""})
     agent_id, home, seeded = made.agent_id, made.workspace, made.seeded
@@ -97,8 +110,19 @@ def add(
     app.out.hint(f"next: homarus agents bind {agent_id} CHANNEL")
 
 
+def _check_model(app: App, model: str) -> None:
+    """Refuse a model that nobody has, as `homarus models set` does."""
+    from homarus.models.access import Models
+    from homarus.models.ready import check_choice
+    from homarus.models.select import AUTO
+
+    if model != AUTO:
+        models = Models(app.config, app.env, clock=app.clock)
+        check_choice(models, models.names(app.config.default_agent).resolve(model).ref)
+
+
 @command.command()
-@click.argument("agent", shell_complete=complete.agents)
+@click.argument("agent", shell_complete=complete.agents, callback=filled)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Also move its workspace and sessions to <state>/trash.")
 @with_json
@@ -124,10 +148,12 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("agent", shell_complete=complete.agents)
+@click.argument("agent", shell_complete=complete.agents, callback=filled)
 @click.argument("channel", callback=filled)
-@click.option("--account", metavar="ID", help="Only this account of the channel.")
-@click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
+@click.option("--account", metavar="ID", help="Only this account of the channel.", callback=filled)
+@click.option(
+    "--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.", callback=filled
+)
 @with_json
 def bind(app: App, agent: str, channel: str, account: str | None, peer: str | None, as_json: bool) -> None:
     """Let AGENT answer on CHANNEL: on all of it, on one account, or in one conversation."""
@@ -158,10 +184,10 @@ def _not_set_up(channel: str) -> str:
 
 
 @command.command()
-@click.argument("agent", shell_complete=complete.agents)
-@click.argument("channel", required=False)
-@click.option("--account", metavar="ID", help="Only this account of the channel.")
-@click.option("--peer", metavar="KIND:ID", help="Only this conversation.")
+@click.argument("agent", shell_complete=complete.agents, callback=filled)
+@click.argument("channel", required=False, callback=filled)
+@click.option("--account", metavar="ID", help="Only this account of the channel.", callback=filled)
+@click.option("--peer", metavar="KIND:ID", help="Only this conversation.", callback=filled)
 @click.option("--all", "everything", is_flag=True, help="Every binding of the agent.")
 @with_json
 def unbind(
@@ -188,7 +214,7 @@ def unbind(
 
 
 @command.command("set-identity")
-@click.argument("agent", required=False, shell_complete=complete.agents)
+@click.argument("agent", required=False, shell_complete=complete.agents, callback=filled)
 @click.option("--name", help="What it is called.")
 @click.option("--creature", help="What kind of being it is.")
 @click.option("--vibe", help="How it comes across.")

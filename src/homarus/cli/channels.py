@@ -14,9 +14,9 @@ from homarus.channels.discovery import lacks, manifests
 from homarus.channels.pairing import PairingStore, owner_entry
 from homarus.channels.settings import accounts_of, channel_block, fits
 from homarus.cli.app import App
-from homarus.cli.chat_home import account_id, asked, manifest_of, once
+from homarus.cli.chat_home import account_id, asked, known_account, manifest_of, once
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import clean, hushed
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError, Unknown
@@ -119,7 +119,12 @@ def _shown(app: App, name: str, each: Json) -> tuple[str, ...]:
 @command.command("add")
 @click.argument("channel")
 @click.option(
-    "--account", metavar="ID", default=DEFAULT_ACCOUNT, show_default=True, help="A name for it, for a second one."
+    "--account",
+    metavar="ID",
+    default=DEFAULT_ACCOUNT,
+    show_default=True,
+    help="A name for it, for a second one.",
+    callback=filled,
 )
 @click.option("--token", metavar="SECRET", help="Its secret, or where it is: $VARIABLE.")
 @click.option(
@@ -128,15 +133,16 @@ def _shown(app: App, name: str, each: Json) -> tuple[str, ...]:
 @click.option(
     "--dm-policy", type=click.Choice(["pairing", "allowlist", "open", "disabled"]), help="Who may write alone."
 )
-@click.option("--allow-from", metavar="ID", multiple=True, help="Somebody who may; may be repeated.")
-@click.option("--owner", metavar="ID", help="Your own id there: then the agent knows that it is you.")
+@click.option("--allow-from", metavar="ID", multiple=True, help="Somebody who may; may be repeated.", callback=filled)
+@click.option("--owner", metavar="ID", help="Your own id there: then the agent knows that it is you.", callback=filled)
 @with_json
 def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> None:
     """Add an account of CHANNEL, or change one. What is missing is asked for on a terminal.
 
     A running gateway connects it at once.
     """
-    manifest, account = manifest_of(channel), normalize_account_id(account)
+    manifest = manifest_of(channel)
+    account = account_id(app, manifest.id, account)
     values = _values(manifest, given["pairs"])
     secrets = [key for key, setting in manifest.settings.items() if setting.secret]
     if given["token"]:
@@ -162,6 +168,10 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
     base: tuple[Any, ...] = ("channels", manifest.id)
     base += ("accounts", account) if account != DEFAULT_ACCOUNT or (own or {}).get("accounts") else ()
     operations = [Operation("set", (*base, key), value) for key, value in {"enabled": True, **values}.items()]
+    if own and account != DEFAULT_ACCOUNT and not own.get("accounts"):
+        # With a list of accounts the block's own keys are what they share: the one that they made stays by being listed.
+        first = ("channels", manifest.id, "accounts", DEFAULT_ACCOUNT)
+        operations.insert(0, Operation("set", (*first, "enabled"), own.get("enabled") is not False))
     if given["owner"]:
         operations.append(_owner(app, manifest.id, given["owner"]))
     change(app.config, app.env, operations)
@@ -271,7 +281,7 @@ def _test(app: App, manifest: Manifest, account: str, values: Json) -> None:
 
 @command.command("remove")
 @click.argument("channel")
-@click.option("--account", metavar="ID", default="", help="Which account.")
+@click.option("--account", metavar="ID", default="", help="Which account.", callback=filled)
 @click.option("--delete", is_flag=True, help="Take its keys out of openclaw.json instead of switching it off.")
 @with_json
 def remove(app: App, channel: str, account: str, delete: bool, as_json: bool) -> None:
@@ -280,7 +290,7 @@ def remove(app: App, channel: str, account: str, delete: bool, as_json: bool) ->
     block = channel_block(app.config, manifest.id)
     if block is None:
         raise Unknown(f"this home has no account on {manifest.label}", cure="'homarus channels list' shows them")
-    account = normalize_account_id(account) if account else account_id(app, manifest.id, "")
+    account = account_id(app, manifest.id, account)
     names = {normalize_account_id(str(name)): name for name in block.get("accounts") or {}}
     if account not in (names or {DEFAULT_ACCOUNT: ""}):
         raise Unknown(
@@ -294,13 +304,13 @@ def remove(app: App, channel: str, account: str, delete: bool, as_json: bool) ->
 
 @command.command("login")
 @click.argument("channel")
-@click.option("--account", metavar="ID", default="", help="Which account.")
+@click.option("--account", metavar="ID", default="", help="Which account.", callback=filled)
 @with_json
 def login(app: App, channel: str, account: str, as_json: bool) -> int:
     """Connect an account of CHANNEL and show what has to be done for that, such as a code to scan."""
     manifest = manifest_of(channel)
     name = manifest.id
-    account = account_id(app, name, account)
+    account = known_account(app, name, account)
     tell: Callable[[str], None] = app.out.warn if as_json else app.out.line
     found = asked(app, "web.login.start", channel=name, accountId=account)
     if found is None:
@@ -326,17 +336,18 @@ def login(app: App, channel: str, account: str, as_json: bool) -> int:
 
 @command.command("logout")
 @click.argument("channel")
-@click.option("--account", metavar="ID", default="", help="Which account.")
+@click.option("--account", metavar="ID", default="", help="Which account.", callback=filled)
 @with_json
 def logout(app: App, channel: str, account: str, as_json: bool) -> None:
     """Disconnect an account of CHANNEL and forget its login. Keys in openclaw.json stay; 'remove' takes them."""
     import shutil
 
     name = manifest_of(channel).id
-    account = account_id(app, name, account)
+    folder = app.paths.own_dir / "channels" / name / account_id(app, name, account)
+    # What an account left that was taken out of the file can still be forgotten.
+    account = folder.name if folder.is_dir() else known_account(app, name, account)
     told = asked(app, "channels.logout", channel=name, accountId=account)
     if told is None:
-        folder = app.paths.own_dir / "channels" / name / account
         told = {"channel": name, "accountId": account, "cleared": folder.is_dir(), "loggedOut": True}
         shutil.rmtree(folder, ignore_errors=True)
     words = "its login is forgotten" if told["cleared"] else "there was no login to forget"
@@ -345,13 +356,15 @@ def logout(app: App, channel: str, account: str, as_json: bool) -> None:
 
 @command.command("explain")
 @click.argument("channel")
-@click.option("--from", "sender", required=True, metavar="ID", help="Who writes, by the platform's id.")
+@click.option(
+    "--from", "sender", required=True, metavar="ID", help="Who writes, by the platform's id.", callback=filled
+)
 @click.option("--text", default="hello", show_default=True, help="What they write.")
 @click.option("--group", metavar="ID", default="", help="In which group or room; without it, alone with the agent.")
 @click.option("--thread", metavar="ID", default="", help="In which thread.")
 @click.option("--mentioned", is_flag=True, help="The agent is mentioned.")
 @click.option("--bot", is_flag=True, help="A bot writes it.")
-@click.option("--account", metavar="ID", default="", help="To which account.")
+@click.option("--account", metavar="ID", default="", help="To which account.", callback=filled)
 @with_json
 def explain(app: App, channel: str, sender: str, as_json: bool, **given: Any) -> int:
     """Say what would become of a message, gate by gate, without sending anything. Exit code 1 where it is not heard."""
@@ -359,7 +372,7 @@ def explain(app: App, channel: str, sender: str, as_json: bool, **given: Any) ->
     from homarus.sessions.routing import route_for
 
     name = manifest_of(channel).id
-    account = account_id(app, name, given["account"])
+    account = known_account(app, name, given["account"])
     inbound = Inbound(
         "explain",
         name,

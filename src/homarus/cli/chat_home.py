@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
-from homarus.channels.settings import default_account
+from homarus.channels.settings import accounts_of, channel_block, default_account
 from homarus.channels.support import SCAN, Note
 from homarus.cli.app import App
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.core.messages import Inbound
+from homarus.core.routes import normalize_account_id
 from homarus.core.text import single_line
 
 if TYPE_CHECKING:
@@ -34,7 +35,25 @@ def manifest_of(word: str) -> Manifest:
 
 
 def account_id(app: App, channel: str, account: str) -> str:
-    return account or default_account(app.config, channel)
+    """Return the id of the account that a person names, or of the usual one. Raises Unknown for what can be none."""
+    if not account:
+        return default_account(app.config, channel)
+    found = normalize_account_id(account)
+    own = (channel_block(app.config, channel) or {}).get("accounts")
+    # An id is part of a path, and a name that only resembles one means another account.
+    if found != account.strip().lower().replace(" ", "-") and account not in (own if isinstance(own, dict) else {}):
+        cure = "use at most 64 letters (a to z), digits, '-' and '_'"
+        raise Unknown(f"'{single_line(account, 40)}' is no name for an account", cure=cure)
+    return found
+
+
+def known_account(app: App, channel: str, account: str) -> str:
+    """Return the id of an account that this home has. Raises Unknown, with those that there are."""
+    found, there = account_id(app, channel, account), accounts_of(app.config, manifests()[channel], app.env)
+    if account and found not in there:
+        cure = f"there are: {', '.join(there)}" if there else f"'homarus channels add {channel}' makes one"
+        raise Unknown(f"there is no account {channel}/{found}", cure=cure)
+    return found
 
 
 async def _refuse(_inbound: Inbound) -> None:

@@ -55,7 +55,7 @@ def _home(app: App, config: Config) -> SessionHome:
 
 def _sessions(app: App, config: Config, incomplete: str) -> Offers:
     from homarus.core.routes import SessionKind
-    from homarus.sessions.home import short_id
+    from homarus.sessions.store import short_id
 
     home = _home(app, config)
     for info in home.list(orphans=True):
@@ -74,7 +74,7 @@ def _sessions(app: App, config: Config, incomplete: str) -> Offers:
 
 def _conversations(app: App, config: Config, incomplete: str) -> Offers:
     """Offer what can be looked at and gone on with: the sessions, then what was put away."""
-    from homarus.sessions.home import short_id
+    from homarus.sessions.store import short_id
 
     yield from _sessions(app, config, incomplete)
     home = _home(app, config)

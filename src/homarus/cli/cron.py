@@ -18,9 +18,10 @@ from homarus.agent.home import Home
 from homarus.automation.jobs import Job
 from homarus.automation.schedule import duration_ms, moment_ms
 from homarus.automation.scheduler import Automation
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import clean
 from homarus.core.clock import SystemIds, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Unknown
@@ -56,10 +57,12 @@ def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--system-event", metavar="TEXT", help="What the main session is told instead."),
         click.option("--session", metavar="TARGET", help="main, isolated, or session:<key>."),
         click.option("--wake", type=click.Choice(["now", "next-heartbeat"]), help="When an event is heard."),
-        click.option("--agent", metavar="ID", help="Whose job it is."),
-        click.option("--model", metavar="MODEL", help="The model of its runs."),
+        click.option("--agent", metavar="ID", help="Whose job it is.", shell_complete=complete.agents, callback=filled),
+        click.option(
+            "--model", metavar="MODEL", help="The model of its runs.", shell_complete=complete.models, callback=filled
+        ),
         click.option("--thinking", metavar="LEVEL", help="How long the model may think."),
-        click.option("--timeout-seconds", type=click.FloatRange(min=1), help="How long a run may take."),
+        click.option("--timeout-seconds", type=Number(min=1), help="How long a run may take."),
         click.option("--tools", metavar="A,B", help="The only tools that it may use."),
         click.option("--light-context/--full-context", default=None, help="Without the workspace's files."),
         click.option("--announce", is_flag=True, help="Tell somebody the answer (as isolated jobs do)."),
@@ -121,7 +124,7 @@ def add(app: App, as_json: bool, **given: Any) -> None:
 
 
 @command.command("edit")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @_job_options
 @with_json
 def edit(app: App, job: str, as_json: bool, **given: Any) -> None:
@@ -135,7 +138,7 @@ def edit(app: App, job: str, as_json: bool, **given: Any) -> None:
 
 
 @command.command("rm")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def remove(app: App, job: str, as_json: bool) -> None:
     """Remove a job. What it did can still be seen with runs."""
@@ -144,7 +147,7 @@ def remove(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("enable")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def enable(app: App, job: str, as_json: bool) -> None:
     """Switch a job on."""
@@ -153,7 +156,7 @@ def enable(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("disable")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @with_json
 def disable(app: App, job: str, as_json: bool) -> None:
     """Switch a job off and keep it."""
@@ -162,7 +165,7 @@ def disable(app: App, job: str, as_json: bool) -> None:
 
 
 @command.command("run")
-@click.argument("job")
+@click.argument("job", callback=filled)
 @click.option("--due", is_flag=True, help="Only if it is due.")
 @with_json
 def run(app: App, job: str, due: bool, as_json: bool) -> None:
@@ -194,7 +197,7 @@ def run(app: App, job: str, due: bool, as_json: bool) -> None:
 
 
 @command.command("runs")
-@click.argument("job", required=False, default="")
+@click.argument("job", required=False, default="", callback=filled)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many.")
 @with_json
 def runs(app: App, job: str, limit: int, as_json: bool) -> None:
@@ -260,8 +263,17 @@ def system() -> None:
 @click.option(
     "--mode", type=click.Choice(["now", "next-heartbeat"]), default="now", show_default=True, help="When it is heard."
 )
-@click.option("--agent", metavar="ID", default="", help="Whom to tell.")
-@click.option("--session", metavar="KEY", default="", help="In which session; without it, the main one.")
+@click.option(
+    "--agent", metavar="ID", default="", help="Whom to tell.", shell_complete=complete.agents, callback=filled
+)
+@click.option(
+    "--session",
+    metavar="KEY",
+    default="",
+    help="In which session; without it, the main one.",
+    shell_complete=complete.sessions,
+    callback=filled,
+)
 @with_json
 def event(app: App, text: str, mode: str, agent: str, session: str, as_json: bool) -> None:
     """Tell the agent that something happened: at once, or with its next turn."""
@@ -277,11 +289,18 @@ def heartbeat() -> None:
 
 
 @heartbeat.command("last")
-@click.option("--agent", metavar="ID", default="", help="Whose; the default agent's otherwise.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    default="",
+    help="Whose; the default agent's otherwise.",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @with_json
 def heartbeat_last(app: App, agent: str = "", as_json: bool = False) -> None:
     """Show how the newest one ended."""
-    found = _automation(app).last_heartbeat(agent)
+    found = _automation(app).last_heartbeat(app.config.agent_named(agent).id)
     words = (
         f"{_when(app, found.get('ts'))}  {found.get('status')}  {found.get('reason', '')} {found.get('preview', '')}"
     )
@@ -329,6 +348,9 @@ def _typed() -> Iterator[None]:
 
 def _patch(app: App, given: Json) -> Json:
     """Return the keys of a job that the options name."""
+    if given["message"] and given["system_event"]:
+        raise click.UsageError("--message and --system-event exclude each other")
+    _check_mind(app, given)
     patch: Json = {key: given[key] for key in ("name", "description") if given[key] is not None}
     if schedule := _schedule(app, given):
         patch["schedule"] = schedule
@@ -350,6 +372,21 @@ def _patch(app: App, given: Json) -> Json:
     if given["delete_after_run"] is not None:
         patch["deleteAfterRun"] = given["delete_after_run"]
     return patch
+
+
+def _check_mind(app: App, given: Json) -> None:
+    """Refuse a model or a level of thinking that there is not: a run would find out when nobody is there."""
+    if given["model"]:
+        from homarus.models.access import Models
+        from homarus.models.ready import check_choice
+
+        names = (models := Models(app.config, app.env, clock=app.clock)).names(app.config.agent_named(given["agent"]))
+        check_choice(models, names.resolve(given["model"]).ref)
+    if given["thinking"]:
+        from homarus.models.levels import LEVELS, parse_level
+
+        if parse_level(given["thinking"]) is None:
+            raise click.UsageError(f"'{given['thinking']}' is no thinking level; there are {', '.join(LEVELS)}")
 
 
 def _schedule(app: App, given: Json) -> Json:

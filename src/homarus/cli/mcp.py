@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import filled, json_option, pass_app
@@ -224,7 +225,14 @@ def logout(app: App, name: str, as_json: bool) -> None:
 
 
 @command.command("serve")
-@click.option("--agent", "agent_id", default="", help="whose conversations and notes; the default agent")
+@click.option(
+    "--agent",
+    "agent_id",
+    default="",
+    help="whose conversations and notes; the default agent",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @click.option(
     "--owner", is_flag=True, help="what this program says counts as yours, and it may answer questions for you"
 )

@@ -12,7 +12,7 @@ import msgspec
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.memory_bank import COMMANDS, opened, place_options
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import Bar, Output, clean
 from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import human_bytes, printable
@@ -39,7 +39,7 @@ for made in COMMANDS:
 @click.option(
     "-n", "--max-results", type=click.IntRange(1), default=None, help="At most this many passages (default 6)."
 )
-@click.option("--min-score", type=click.FloatRange(0, 1), default=None, help="Leave out weaker matches (0 to 1).")
+@click.option("--min-score", type=Number(0, 1), default=None, help="Leave out weaker matches (0 to 1).")
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
 @with_json
@@ -112,7 +112,7 @@ def recall(
 
 
 @command.command()
-@click.argument("path")
+@click.argument("path", callback=filled)
 @click.option("--from", "from_", type=click.IntRange(1), default=None, help="First line.")
 @click.option("--lines", type=click.IntRange(1), default=None, help="How many lines (default 120).")
 @place_options
@@ -124,6 +124,8 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
     if as_json:
         app.out.json({"status": found.status, "path": found.path, "from": found.from_line, "lines": found.lines, "text": found.text,
                       "truncated": found.truncated, "nextFrom": found.next_from, "error": found.error})  # fmt: skip
+    elif found.status == "ok" and not found.text and found.from_line > 1:
+        raise Unknown(f"{clean(path)}: the note ends before line {found.from_line}", cure="name an earlier line")
     elif found.status == "ok":
         app.out.line(found.text)
     if found.status != "ok" and as_json:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.agent.memories import open_memory
+from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.options import filled, with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.core.errors import ToolError, Unknown
 from homarus.core.text import single_line, slug
 from homarus.memory.memory import Memory
@@ -23,9 +24,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def place_options(function: F) -> F:
-    function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
-        function
-    )
+    function = click.option(
+        "--agent",
+        default=None,
+        metavar="ID",
+        help="Whose notes (default: the default agent).",
+        shell_complete=complete.agents,
+        callback=filled,
+    )(function)
     function = click.option(
         "--workspace",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -70,7 +76,7 @@ def opened(
 @click.option(
     "--about", "entities", multiple=True, metavar="NAME", help="Whom or what it is about; may be given again."
 )
-@click.option("--confidence", "-c", type=click.FloatRange(0, 1), default=None, help="How sure an opinion is.")
+@click.option("--confidence", "-c", type=Number(0, 1), default=None, help="How sure an opinion is.")
 @click.option("--time", metavar="TIME", help="When it holds: 2026-03-14, 2026-03, 2026, or a..b.")
 @click.option("--supersedes", metavar="FACT", help="What it replaces: ^id, or path#L12.")
 @place_options
@@ -260,7 +266,7 @@ def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
 
 
 @click.command()
-@click.argument("fact")
+@click.argument("fact", callback=filled)
 @place_options
 @with_json
 def forget(app: App, /, fact: str, as_json: bool, **place: Any) -> None:
@@ -272,7 +278,7 @@ def forget(app: App, /, fact: str, as_json: bool, **place: Any) -> None:
 
 
 @click.command()
-@click.argument("fact", required=False)
+@click.argument("fact", required=False, callback=filled)
 @click.option("--reject", is_flag=True, help="Turn the proposal down for good.")
 @place_options
 @with_json
@@ -300,7 +306,7 @@ def promote(app: App, /, fact: str | None, reject: bool, as_json: bool, **place:
 
 
 @click.command()
-@click.argument("run", required=False, default="")
+@click.argument("run", required=False, default="", callback=filled)
 @click.option("--list", "show", is_flag=True, help="Show the runs that can be undone.")
 @place_options
 @with_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App
-from homarus.cli.chat_home import account_id, asked, manifest_of, once
+from homarus.cli.chat_home import asked, known_account, manifest_of, once
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import clean
@@ -64,7 +64,7 @@ def _act(app: App, action: str, where: Json, given: Json, as_json: bool) -> None
     call: Json = {"channel": channel, "action": action, "params": params, "idempotencyKey": ident}
     told = asked(app, "message.action", accountId=account, **call)
     if told is None:
-        account = account_id(app, channel, account)
+        account = known_account(app, channel, account)
         told = once(app, channel, account, lambda board: _here(board, account, call))
     shown = f"{action}: {told['channel']}:{clean(str(told['to']), 80)}"
     shown += f"  id {clean(str(told['messageId']), 80)}" if told.get("messageId") else ""
@@ -151,7 +151,7 @@ def directory(app: App, channel: str, query: str, account: str, limit: int, as_j
     channel = manifest_of(channel).id
     found = asked(app, "directory.list", channel=channel, accountId=account, query=query, limit=limit)
     if found is None:
-        account = account_id(app, channel, account)
+        account = known_account(app, channel, account)
 
         async def look(board: Switchboard) -> Json:
             async with asyncio.timeout(30):

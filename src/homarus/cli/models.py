@@ -13,7 +13,7 @@ import click
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import Bar, Output
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
@@ -29,6 +29,7 @@ from homarus.models.provider import ModelRequest, Stop
 from homarus.models.pull import Puller, find_source, known
 from homarus.models.ready import check_choice, missing
 from homarus.models.ref import ModelRef, normalize_provider
+from homarus.models.registry import BUILTIN, LOCAL
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override
 
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from homarus.models.info import ModelInfo
 
 
+MAX_ALIAS = 64
+
 agent_option = click.option(
     "--agent",
     "agent_id",
     metavar="ID",
     help="For this agent instead of the default one.",
     shell_complete=complete.agents,
+    callback=filled,
 )
 
 
@@ -61,7 +65,7 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--all", "everything", is_flag=True, help="Also models of providers without a key.")
-@click.option("--provider", metavar="ID", help="Only models of this provider.")
+@click.option("--provider", metavar="ID", help="Only models of this provider.", callback=filled)
 @click.option("--pullable", is_flag=True, help="Instead: local models that `models pull` knows by name.")
 @with_json
 def list_models(app: App, everything: bool, provider: str | None, pullable: bool, as_json: bool) -> None:
@@ -76,12 +80,24 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
             )
         return
 
+    if provider:
+        _check_provider(app, provider)
     with app.out.waiting("looking for models"):
         rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
     if as_json:
         app.out.json(rows)
     else:
         show_models(app.out, rows, hint=not everything and provider is None)
+
+
+def _check_provider(app: App, provider: str) -> None:
+    from homarus.config.known import near
+
+    known = [*_open(app).catalog.providers(), BUILTIN, LOCAL]
+    if normalize_provider(provider) not in known:
+        meant = near(provider, known)
+        hint = f"did you mean {meant}? " if meant else ""
+        raise Unknown(f"there is no provider '{provider}'", cure=f"{hint}`homarus models list --all` shows them")
 
 
 @command.command()
@@ -98,7 +114,7 @@ def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None
 
 
 @command.command(name="set")
-@click.argument("model", shell_complete=complete.models)
+@click.argument("model", shell_complete=complete.models, callback=filled)
 @click.option(
     "--fallback",
     "fallbacks",
@@ -106,11 +122,14 @@ def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None
     metavar="MODEL",
     help="Tried when the first fails; may repeat.",
     shell_complete=complete.models,
+    callback=filled,
 )
 @agent_option
 @with_json
 def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | None, as_json: bool) -> None:
     """Make MODEL (provider/model, or an alias) the one that answers; `auto` lets homarus choose again."""
+    if fallbacks and AUTO in (model, *fallbacks):
+        raise click.UsageError(f"'{AUTO}' chooses by itself: it has no fallbacks and is none")
     models, agent = _open(app), _agent(app, agent_id)
     names = models.names(agent)
     found = [names.resolve(text) for text in (model, *fallbacks) if text != AUTO]
@@ -192,21 +211,30 @@ def list_aliases(app: App, as_json: bool) -> None:
 
 @aliases.command(name="add")
 @click.argument("alias")
-@click.argument("model", shell_complete=complete.models)
+@click.argument("model", shell_complete=complete.models, callback=filled)
 @with_json
 def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
     """Let ALIAS stand for MODEL. A name that is taken moves to the new model."""
-    if not alias.strip() or "/" in alias or "@" in alias:
-        raise click.UsageError("an alias has no '/' and no '@'")
-    ref = _open(app).names(app.config.default_agent).resolve(model).ref
+    alias = alias.strip()
+    if not alias or any(char in "/@" or char.isspace() or not char.isprintable() for char in alias):
+        raise click.UsageError("an alias is one word without '/' and '@'")
+    if alias.lower() == AUTO or len(alias) > MAX_ALIAS:
+        why = f"'{AUTO}' lets homarus choose" if alias.lower() == AUTO else f"'{alias}' is too long"
+        raise Unknown(why, cure=f"choose another word of at most {MAX_ALIAS} characters")
+    models = _open(app)
+    ref = models.names(app.config.default_agent).resolve(model).ref
+    check_choice(models, ref)
+    entry = (app.config.get("agents.defaults.models") or {}).get(ref.key)
+    gone = str(entry.get("alias") or "") if isinstance(entry, dict) else ""
     operations = [Operation("unset", ("agents", "defaults", "models", key, "alias")) for key in _holders(app, alias)]
-    operations.append(Operation("set", ("agents", "defaults", "models", ref.key, "alias"), alias.strip()))
+    operations.append(Operation("set", ("agents", "defaults", "models", ref.key, "alias"), alias))
     if not app.config.defaults.get("models") and "modelPolicy" not in app.config.defaults:
         # Without a policy, the list of models with settings is also the list of allowed ones: a first alias would forbid
         # every other model.
         operations.append(Operation("set", ("agents", "defaults", "modelPolicy"), {}))
     change(app.config, app.env, operations)
-    app.out.answer({"alias": alias.strip(), "model": ref.key}, f"{alias.strip()} now means {ref.key}.", as_json=as_json)
+    more = f" {gone} is no alias any more: a model has one." if gone and gone.lower() != alias.lower() else ""
+    app.out.answer({"alias": alias, "model": ref.key}, f"{alias} now means {ref.key}.{more}", as_json=as_json)
 
 
 @aliases.command(name="remove")
@@ -232,11 +260,11 @@ def _holders(app: App, alias: str) -> list[str]:
 
 
 @command.command()
-@click.argument("model", required=False, shell_complete=complete.models)
+@click.argument("model", required=False, shell_complete=complete.models, callback=filled)
 @click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     default=60.0,
     show_default=True,
     help="Give up after this long.",

@@ -11,7 +11,7 @@ import click
 from homarus.cli.app import App
 from homarus.cli.gateway import asked
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import Number, with_json
 from homarus.cli.output import clean
 from homarus.core.errors import Denied
 
@@ -113,7 +113,7 @@ def rename(app: App, node: str, name: str, as_json: bool) -> None:
 @click.argument("node")
 @click.argument("name", metavar="COMMAND")
 @click.argument("params", default="{}")
-@click.option("--timeout", type=click.FloatRange(0.1, 600), default=30, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", type=Number(0.1, 600), default=30, show_default=True, help="Seconds to wait.")
 @with_json
 def invoke(app: App, node: str, name: str, params: str, timeout: float, as_json: bool) -> None:
     """Tell a NODE to do a COMMAND with PARAMS (JSON), and print its answer."""

@@ -20,7 +20,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.home import as_data
-from homarus.cli.options import pass_app, with_json
+from homarus.cli.options import filled, pass_app, with_json
 from homarus.config.known import near
 from homarus.config.load import load_config
 from homarus.core.errors import ConfigError, HomarusError, Unknown
@@ -48,6 +48,7 @@ SECTIONS = ("workspace", "model", "keys", "channels", "sandbox")
     metavar="REF",
     help="Use this model, for example anthropic/claude-sonnet-4-5, or auto.",
     shell_complete=complete.models,
+    callback=filled,
 )
 @click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options and the defaults.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, and ask nothing.")
@@ -99,7 +100,7 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
 @click.command("configure")
 @click.argument("section", required=False, type=click.Choice(SECTIONS))
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
-@click.option("--model", metavar="REF", help="Use this model.", shell_complete=complete.models)
+@click.option("--model", metavar="REF", help="Use this model.", shell_complete=complete.models, callback=filled)
 @click.option(
     "--provider", metavar="NAME", help="Whose key 'configure keys' takes; from a pipe it reads the key itself."
 )

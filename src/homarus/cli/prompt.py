@@ -18,11 +18,11 @@ from homarus.agent.toolkit import tool_specs, window_layers
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app, with_json
+from homarus.cli.options import filled, json_option, pass_app, with_json
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.errors import ConfigError, Denied, HomarusError, StorageError
 from homarus.core.messages import Trust
-from homarus.core.routes import SessionKey, main_session
+from homarus.core.routes import SessionKey
 from homarus.core.text import printable
 from homarus.models.access import Models
 from homarus.models.select import Override
@@ -58,6 +58,7 @@ def session_options(function: F) -> F:
             metavar="KEY",
             help="A session, e.g. agent:main:telegram:group:42.",
             shell_complete=complete.sessions,
+            callback=filled,
         ),
         click.option(
             "--agent",
@@ -65,6 +66,7 @@ def session_options(function: F) -> F:
             metavar="ID",
             help="An agent; its main session unless --session says more.",
             shell_complete=complete.agents,
+            callback=filled,
         ),
     ):
         function = option(function)
@@ -180,10 +182,16 @@ def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
     named = app.config.agent_named(agent_id).id
     home = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
-    session = home.key(session_key, agent_id or "") if session_key else main_session(named)
+    session = home.key(session_key or "main", agent_id or "")
     if agent_id and session.agent_id != named:
         raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
     app.config.agent_named(session.agent_id)
+    if session.is_main or home.store(session.agent_id).find(session) is not None:
+        return session
+    if not (session_key or "").strip().lower().startswith("agent:"):
+        # Whoever looks means what is there; only a whole key asks for what will be.
+        return home.resolve(session_key or "", agent_id or "").key
+    app.out.warn(f"there is no session {session} yet; so it would begin")
     return session
 
 

@@ -10,7 +10,7 @@ from homarus.agent.sandbox_for import sandbox_for
 from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.sessions_show import home_of
 from homarus.core.routes import main_session
 from homarus.sandbox.probe import try_out
@@ -26,7 +26,14 @@ def command() -> None:
 
 
 @command.command("explain")
-@click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
+@click.option(
+    "--agent",
+    "agent_id",
+    default="",
+    help="which agent (default: the main one)",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @click.option(
     "--session",
     "session",
@@ -34,6 +41,7 @@ def command() -> None:
     metavar="SESSION",
     help="which session: its key, its name or the beginning of its id (default: the agent's main session)",
     shell_complete=complete.sessions,
+    callback=filled,
 )
 @with_json
 def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = False) -> None:
@@ -62,7 +70,14 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
 
 
 @command.command("probe")
-@click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
+@click.option(
+    "--agent",
+    "agent_id",
+    default="",
+    help="which agent (default: the main one)",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @with_json
 def probe_command(app: App, agent_id: str, as_json: bool) -> None:
     """Run a command inside and see whether anything leaks."""

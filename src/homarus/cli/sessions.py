@@ -21,11 +21,12 @@ from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.sessions.check import check_place, check_store, mend, report
 from homarus.sessions.export import moment
-from homarus.sessions.home import Candidate, bring_in, candidates, short_id
+from homarus.sessions.home import Candidate, bring_in, candidates
 from homarus.sessions.log import read_entries
 from homarus.sessions.maintenance import tidy
 from homarus.sessions.places import Kind, Place, Visits, archived_as
 from homarus.sessions.search import SessionSearch
+from homarus.sessions.store import short_id
 from homarus.sessions.usage import Ledger, Total, bars
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ for _each in (show, tail, export, rename, delete, resume):
     command.add_command(_each)
 
 _agent = click.option(
-    "--agent", metavar="ID", default="", help="Only this agent's sessions.", shell_complete=complete.agents
+    "--agent",
+    metavar="ID",
+    default="",
+    help="Only this agent's sessions.",
+    shell_complete=complete.agents,
+    callback=filled,
 )
 
 
@@ -205,7 +211,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 
 
 @command.command()
-@click.argument("session", shell_complete=complete.conversations)
+@click.argument("session", shell_complete=complete.conversations, callback=filled)
 @click.argument("name", required=False, default="")
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
@@ -223,7 +229,14 @@ def fork(app: App, session: str, name: str, at: str | None, label: str, agent: s
 
 @command.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
-@click.option("--agent", metavar="ID", default="", help="Bring them in as this agent's (default: the main agent).")
+@click.option(
+    "--agent",
+    metavar="ID",
+    default="",
+    help="Bring them in as this agent's (default: the main agent).",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought in.")
 @with_json
 def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_json: bool) -> None:
@@ -232,7 +245,7 @@ def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_jso
     The sources are only read.
     """
     home = home_of(app)
-    target = agent or home.default_agent
+    target = home.agents(agent)[0] if agent else home.default_agent
     found = [c for path in paths for c in candidates(path.absolute(), target, clock=app.clock, ids=SystemIds())]
     if not paths:
         infos = home.list([agent] if agent else ())
@@ -283,7 +296,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.conversations)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations, callback=filled)
 @_agent
 @with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
@@ -307,7 +320,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.sessions, callback=filled)
 @click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
 @_agent
 @with_json
@@ -335,7 +348,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 
 
 @command.command()
-@click.argument("session", required=False, default="", shell_complete=complete.conversations)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations, callback=filled)
 @_agent
 @click.option("--days", type=click.IntRange(0), metavar="N", help="Only the last N days.")
 @click.option(

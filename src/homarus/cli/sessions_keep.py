@@ -11,25 +11,28 @@ import click
 
 from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import age, hushed
 from homarus.cli.sessions_show import home_of, last_words
 from homarus.core.errors import Locked, Unknown
 from homarus.sessions.entry import MessageEntry
-from homarus.sessions.home import SessionHome, short_id
+from homarus.sessions.home import SessionHome
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import Kind, Place, owner_of, visit
+from homarus.sessions.store import HEX_ID, short_id
 
 if TYPE_CHECKING:
     from homarus.cli.chat_picker import Choice
 
 OFFERED = 15  # conversations to choose from
 
-_agent = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
+_agent = click.option(
+    "--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents, callback=filled
+)
 
 
 @click.command()
-@click.argument("session", shell_complete=complete.sessions)
+@click.argument("session", shell_complete=complete.sessions, callback=filled)
 @click.argument("name", nargs=-1, required=True)
 @_agent
 @with_json
@@ -44,7 +47,7 @@ def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: b
 
 
 @click.command()
-@click.argument("session", shell_complete=complete.conversations)
+@click.argument("session", shell_complete=complete.conversations, callback=filled)
 @click.option("--yes", is_flag=True, help="Do not ask before an archive is deleted for good.")
 @_agent
 @with_json
@@ -69,6 +72,11 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
         return
     if place.kind is Kind.DATABASE or not place.agent_id:
         raise Unknown(f"{place.path} is only read", cure="delete it where it was made")
+    if not _is_exact(session, place):
+        # The same command twice must not delete for good what it only put away.
+        it = short_id(place.session_id) if HEX_ID.fullmatch(place.session_id.lower()) else place.path.name
+        cure = f"'homarus sessions resume {it}' brings it back, 'homarus sessions delete {it}' deletes it for good"
+        raise Unknown(f"'{session}' was put away already", cure=cure)
     if not yes:
         if as_json or not sys.stdin.isatty():
             raise click.UsageError(f"{place.label} would be gone for good; add --yes")
@@ -78,8 +86,15 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
     app.out.answer({"key": None, "deleted": str(place.path)}, f"{place.label} is gone.", as_json=as_json)
 
 
+def _is_exact(text: str, place: Place) -> bool:
+    """Say whether somebody named what was put away by its id or its file, and not by what it was called."""
+    ident, wanted = place.session_id.lower(), text.strip().lower()
+    made = HEX_ID.fullmatch(ident) is not None
+    return text in {place.path.name, str(place.path)} or (made and ident.startswith(wanted))
+
+
 @click.command()
-@click.argument("session", required=False, default="", shell_complete=complete.conversations)
+@click.argument("session", required=False, default="", shell_complete=complete.conversations, callback=filled)
 @_agent
 @with_json
 def resume(app: App, session: str, agent: str, as_json: bool) -> int:

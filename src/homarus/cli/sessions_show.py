@@ -12,11 +12,11 @@ import click
 
 from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.options import F, pass_app, with_json
+from homarus.cli.options import F, filled, pass_app, with_json
 from homarus.core.clock import SystemIds
 from homarus.core.errors import StorageError
 from homarus.core.text import printable, single_line
-from homarus.sessions.export import Block, blocks, moment, render
+from homarus.sessions.export import FORMATS, Block, Format, blocks, moment, render
 from homarus.sessions.home import SessionHome
 from homarus.sessions.log import load_branch, load_tail, read_entries, to_entries
 from homarus.sessions.places import Place, visit
@@ -49,8 +49,12 @@ def _place(app: App, session: str, agent: str) -> Place:
 
 
 def _session(function: F) -> F:
-    whose = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
-    return click.argument("session", default="main", shell_complete=complete.conversations)(whose(function))
+    whose = click.option(
+        "--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents, callback=filled
+    )
+    return click.argument("session", default="main", shell_complete=complete.conversations, callback=filled)(
+        whose(function)
+    )
 
 
 @click.command()
@@ -167,11 +171,28 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
         sleep(_POLL)
 
 
+_ENDINGS: dict[str, Format] = {
+    "": "md", ".md": "md", ".markdown": "md", ".txt": "md", ".json": "json", ".html": "html", ".htm": "html",
+}  # fmt: skip
+
+
+def _format(form: str | None, target: Path | None) -> Format:
+    """Return what to write: what was asked for, else what the name of the file promises."""
+    ending = target.suffix.lower() if target else ""
+    promised = _ENDINGS.get(ending)
+    if form is None and promised is None:
+        raise click.UsageError(
+            f"'{target}': no format has the ending {ending}; end it in .md, .html or .json, or add --format"
+        )
+    asked = next((each for each in FORMATS if each == form), None)
+    if asked and promised and promised != asked and ending not in {"", ".txt"}:
+        raise click.UsageError(f"'{target}' is to hold {asked}, and its ending says {promised}; leave one of them out")
+    return asked or promised or "md"
+
+
 @click.command()
 @_session
-@click.option(
-    "--format", "form", type=click.Choice(["md", "json", "html"]), help="Default: by the name of --out, or md."
-)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the name of --out, or md.")
 @click.option("--out", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the screen.")
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option("--full", is_flag=True, help="Also what the program told the model besides; JSON always holds it.")
@@ -179,17 +200,14 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
 @pass_app
 def export(app: App, session: str, agent: str, form: str | None, target: Path | None, full: bool, force: bool) -> None:
     """Write a conversation as Markdown, JSON or a page of HTML."""
-    suffix = target.suffix.lstrip(".").lower() if target else ""
-    chosen = form or ({"htm": "html", "markdown": "md"}.get(suffix, suffix) if suffix else "md")
-    if chosen not in {"md", "json", "html"}:
-        chosen = "md"
+    chosen = _format(form, target)
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
     home = home_of(app)
     place = home.place(session, agent)
     title = printable(home.title(place)) or session
     with visit(place) as source:
-        pieces = render(source.header, load_branch(source), chosen, title=title, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
+        pieces = render(source.header, load_branch(source), chosen, title=title, zone=zone, full=full)
         content = (piece.encode("utf-8", "replace") for piece in pieces)
         if target is None:
             app.out.pieces(pieces, as_json=chosen == "json")

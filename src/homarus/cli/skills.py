@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import with_json
+from homarus.cli.options import filled, with_json
 from homarus.cli.output import clean
 from homarus.core.errors import HomarusError
 from homarus.skills.gate import Gate, Verdict, judge
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 
     Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
-_agent_option = click.option("--agent", "agent_id", metavar="ID", help="An agent; the default one without this.")
+_agent_option = click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    help="An agent; the default one without this.",
+    shell_complete=complete.agents,
+    callback=filled,
+)
 
 
 @click.group("skills", cls=Group, default="list")

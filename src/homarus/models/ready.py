@@ -12,6 +12,7 @@ from homarus.core.errors import ConfigError, Unknown, installing
 from homarus.models.access import Models, can_run_files
 from homarus.models.ref import ModelRef
 from homarus.models.registry import LOCAL
+from homarus.models.select import Override, chain
 from homarus.net.client import http_target
 from homarus.net.errors import Refused
 from homarus.net.proxy import is_here
@@ -32,9 +33,13 @@ def missing(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
     if problem or not models.registry.is_remote(ref.provider):
         return problem
     if lacks_key(models, agent, ref):
-        names = models.catalog.provider(ref.provider).env
-        return f"no key for {ref.provider}: run 'homarus configure keys'" + (f", or set {names[0]}" if names else "")
+        return f"no key for {ref.provider}: {_key_cure(models, ref.provider)}"
     return _unreachable(models, ref.provider)
+
+
+def _key_cure(models: Models, provider: str) -> str:
+    names = models.catalog.provider(provider).env
+    return "run 'homarus configure keys'" + (f", or set {names[0]}" if names else "")
 
 
 def lacks_key(models: Models, agent: AgentConfig, ref: ModelRef) -> bool:
@@ -45,6 +50,22 @@ def lacks_key(models: Models, agent: AgentConfig, ref: ModelRef) -> bool:
         own = own.get(step) if isinstance(own, dict) else None
     named = isinstance(own, dict) and bool(own.get("apiKey"))
     return not found or (named and found[0].kind == "none")
+
+
+def check_asked(models: Models, agent: AgentConfig, text: str, *, keys: bool = True) -> None:
+    """Refuse a model that a message names and that surely cannot answer it, so that nothing of the message is kept.
+
+    Nobody is asked, so one whose server is down passes. Without `keys` another process has them, and knows which.
+    """
+    ref = chain(agent.raw, models.names(agent), override=Override(text)).primary
+    check_choice(models, ref)
+    try:
+        models.registry.check(ref)
+    except ConfigError as wrong:
+        raise Unknown(wrong.message, cure=wrong.cure) from wrong
+    if keys and not models.client(agent).credentials(ref):
+        profile = f" in the profile '{ref.profile}'" if ref.profile else ""
+        raise Unknown(f"no key for {ref.provider}{profile}", cure=_key_cure(models, ref.provider))
 
 
 def check_choice(models: Models, ref: ModelRef) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.models.ref import ModelRef, Names, allows
 
 AUTO = "auto"
@@ -64,7 +64,7 @@ def chain(
 ) -> Chain:
     """Return the chain of a turn from an agent's merged settings.
 
-    An override that the allowlist forbids is a ConfigError; the configured default is always allowed.
+    An override that the allowlist forbids is Unknown; the configured default is always allowed.
     """
     configured = choice(raw.get("model"))
     if configured.primary == AUTO:
@@ -86,7 +86,7 @@ def _overridden(raw: Mapping[str, Any], names: Names, configured: Choice, overri
     asked = names.resolve(override.model).ref
     default = names.resolve(configured.primary).ref.key if configured.primary else ""
     if asked.key != default and not allows(raw, names.resolve)(asked):
-        raise ConfigError(
+        raise Unknown(
             f"model '{asked.key}' is not on the list of allowed models",
             cure="add it to agents.defaults.modelPolicy.allow, or choose another",
         )

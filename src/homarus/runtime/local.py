@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from homarus.agent.home import Home
 from homarus.agent.model import stored_override
-from homarus.agent.prepare import compose_turn, prepare
+from homarus.agent.prepare import compose_turn, lent_mounts, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
 from homarus.commands.words import ATTACHED, OWN_COMMANDS, is_stop
 from homarus.core.cancel import STARTS_OVER, STOPPED
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
+from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError, Unknown
 from homarus.core.events import Notice, RunEnded, RunEvent
 from homarus.core.messages import (
     Assistant,
@@ -151,9 +151,24 @@ class LocalClient:
 
     async def send(self, session: SessionKey, text: str, options: RunOptions | None = None) -> IntakeResult:
         options = options or RunOptions()
+        await self._check(session, options)
         # Rights of its own need a turn of its own.
         apart = Overrides(mode=Mode.FOLLOWUP) if options.folders or options.cwd else None
         return await self.take(session, self._inbound(text, options), overrides=options.queue or apart)
+
+    async def _check(self, session: SessionKey, options: RunOptions) -> None:
+        """Refuse what no turn could run with. Nothing is kept of the message: sent again, it would be there twice."""
+        lent_mounts(self.home.config, (*options.folders, options.cwd), self.home.workspace(session.agent_id))
+        if not options.model:
+            return
+        from homarus.models.ready import check_asked
+
+        agent, keys = self.home.config.agent(session.agent_id), not self.elsewhere.holds(session)
+        try:
+            check_asked(self.home.models, agent, options.model, keys=keys)
+        except Unknown:
+            await self.home.toolkit.refresh()  # its provider may be one of a plugin that nobody has needed yet
+            check_asked(self.home.models, agent, options.model, keys=keys)
 
     async def take(self, session: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in, whoever it came from; it is durable or answered when this returns."""
@@ -283,6 +298,8 @@ class LocalClient:
         return self.home.store(self.home.config.agent_named(agent).id).list()
 
     async def patch(self, session: SessionKey, **fields: Any) -> None:
+        if fields.get("label"):
+            fields["label"] = self.home.store(session.agent_id).free_name(fields["label"], session)
         with self.home.opened(session) as live:
             live.update(**fields)
             facts = {"patch": fields, "sessionId": live.writer.session_id}

@@ -12,11 +12,10 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.messages import Assistant, Message, ToolResult
 from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
-from homarus.sessions.home import short_id
 from homarus.sessions.log import Form, Transcript, damaged_lines, identify, load_tail, read_entries
 from homarus.sessions.places import Kind, Place, owner_of, visit
 from homarus.sessions.repair import missing_results, open_calls, repair
-from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.sessions.store import SessionInfo, SessionStore, short_id
 from homarus.sessions.view import project, visible
 
 

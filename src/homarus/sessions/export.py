@@ -26,6 +26,7 @@ from homarus.sessions.entry import (
 )
 
 Format = Literal["md", "json", "html"]
+FORMATS: tuple[Format, ...] = ("md", "json", "html")
 
 
 class Block(Struct, frozen=True):

@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError, Unknown
-from homarus.core.patterns import late
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
 from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
 from homarus.sessions.places import Kind, Place, archived_as, files_in, visit
 from homarus.sessions.settings import SessionSettings
-from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.sessions.store import HEX_ID, MAX_LABEL, SHORT_ID, SessionInfo, SessionStore, short_id
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
@@ -63,9 +62,12 @@ class SessionHome:
         except OSError:
             found = []
         known = list(dict.fromkeys([*self.roster, *found]))
-        if only and only not in known:
+        if not only:
+            return known
+        wanted = only.strip().lower()
+        if wanted not in known:
             raise Unknown(f"there is no agent '{only}'", cure=f"agents are: {', '.join(known)}")
-        return [only] if only else known
+        return [wanted]
 
     def store(self, agent_id: str) -> SessionStore:
         if agent_id not in self._stores:
@@ -108,6 +110,8 @@ class SessionHome:
                 return again.key
             cure = f"'homarus sessions resume {short_id(away.session_id)}' goes on with it"
             raise Unknown(f"the conversation {text.strip()} was put away", cure=cure)
+        if len(text) > MAX_LABEL:
+            raise Unknown(f"no session has a name of {len(text)} characters", cure=f"give one of at most {MAX_LABEL}")
         return key
 
     def place(self, text: str, agent: str = "") -> Place:
@@ -132,8 +136,10 @@ class SessionHome:
         key, label = self._chosen_key(place), archived_as(place).label
         if key and store.find(key):
             key = None
-        if label and any((info.entry.label or "").lower() == label.lower() for info in infos):
-            label = f"{label} ({short_id(place.session_id)})"
+        try:
+            label = store.free_name(label[:MAX_LABEL], key)
+        except Unknown:  # something else is called so by now
+            label = f"{label[: MAX_LABEL - 20]} ({short_id(place.session_id)[:SHORT_ID]})"
         return store.fork(place, _again(place), label=label, key=key)
 
     def _revived(self, place: Place) -> SessionInfo | None:
@@ -218,20 +224,13 @@ class SessionHome:
         return next(iter(found or named), None)
 
 
-SHORT_ID = 8  # characters of an id that lists show
 _SHORTEST = 4  # characters of an id that are enough to look at a session
-_HEX_ID = late(r"[0-9a-f]{8}-[0-9a-f-]{4,}")
-
-
-def short_id(session_id: str) -> str:
-    """Return an id as lists show it: the beginning of one that a machine made, a chosen name as it is."""
-    return session_id[:SHORT_ID] if _HEX_ID.fullmatch(session_id.lower()) else session_id
 
 
 def _begins(session_id: str, wanted: str, shortest: int) -> bool:
     # Only ids that a machine made are shortened: a name that begins like another is another.
     whole = session_id.lower()
-    return len(wanted) >= shortest and whole.startswith(wanted) and _HEX_ID.fullmatch(whole) is not None
+    return len(wanted) >= shortest and whole.startswith(wanted) and HEX_ID.fullmatch(whole) is not None
 
 
 def _is_called(place: Place, wanted: str) -> bool:

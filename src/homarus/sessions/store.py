@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
+from homarus.core.patterns import late
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.core.text import printable, single_line
 from homarus.sessions import lifecycle
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 
 MAX_LABEL = 120
+SHORT_ID = 8  # characters of an id that lists show
+HEX_ID = late(r"[0-9a-f]{8}-[0-9a-f-]{4,}")
 T = TypeVar("T")
 
 
@@ -61,6 +64,18 @@ class SessionInfo(Struct, frozen=True):
     def title(self) -> str:
         # Older versions, platforms and other programs wrote whatever they were given.
         return single_line(self.entry.label or self.entry.display_name or self.entry.subject or "")
+
+    def is_called(self, name: str) -> bool:
+        """Say whether a name means this session to people: its key with or without its agent, its id, or its title."""
+        try:
+            key = self.key
+        except ConfigError:
+            own = ""
+        else:
+            own = key.peer if key.kind is SessionKind.EXPLICIT else self.name.removeprefix(f"agent:{self.agent_id}:")
+        names = {self.name, own, self.title, self.entry.label or "", self.entry.session_id}
+        names.add(short_id(self.entry.session_id))
+        return name.lower() in {each.lower() for each in names if each}
 
 
 class SessionStore:
@@ -237,10 +252,7 @@ class SessionStore:
         info = self.find(key)
         if info is None:
             raise Unknown(f"no session {key}", cure="'homarus sessions list' shows them all")
-        label = _label(label)
-        for other in self.list() if label else ():
-            if (other.entry.label or "").lower() == label.lower() and other.name != info.name:
-                raise Unknown(f"{other.name} is called “{label}” already", cure="choose another name")
+        label = self.free_name(label, key)
         if info.place.kind is Kind.DATABASE:
             info = self.adopt(key, info.place, info.row)
         # It was not talked in, so its place in the list stays.
@@ -248,12 +260,34 @@ class SessionStore:
         self.update(key, label=label or None, updated_at=info.entry.updated_at, **place)
         return self.find(key) or info
 
+    def free_name(self, text: str, key: SessionKey | None = None) -> str:
+        """Return a name for people by which a session can be called. Raises Unknown where something else is called so.
+
+        A key comes before a name wherever somebody names a session, so a name that is another one's key means that one.
+        """
+        name, cure = _label(text), "choose another name"
+        if not name:
+            return ""
+        try:
+            meant = self.key(name)
+        except ConfigError:
+            raise Unknown(f"“{name}” cannot be the name of a session", cure="leave out the colon") from None
+        if meant == key:
+            return name
+        if meant.kind in {SessionKind.MAIN, SessionKind.GLOBAL} or name.lower().startswith("agent:"):
+            raise Unknown(f"“{name}” always means {meant}", cure=cure)
+        for other in self.list(orphans=True):
+            if other.key != key and other.is_called(name):
+                raise Unknown(f"{other.name} is called “{name}” already", cure=cure)
+        return name
+
     def fork(
         self, source: Place, name: str = "", *, at: str | None = None, label: str = "", key: SessionKey | None = None
     ) -> SessionInfo:
         """Copy the active branch of a transcript, up to an entry if asked, into a new session of its own."""
-        session_id, label = self.ids.uuid(), _label(label)
-        key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
+        session_id = self.ids.uuid()
+        key = key or named_session(self.agent_id, SessionKind.EXPLICIT, self.free_name(name) or session_id)
+        label = self.free_name(label, key)
         if self.find(key):
             raise Unknown(f"there is a session {key} already", cure="choose another name")
         ensure_dir(self.folder)
@@ -371,9 +405,16 @@ class SessionStore:
             return move_aside(path, why, self.clock.now()) if path.exists() else None, then()
 
 
+def short_id(session_id: str) -> str:
+    """Return an id as lists show it: the beginning of one that a machine made, a chosen name as it is."""
+    return session_id[:SHORT_ID] if HEX_ID.fullmatch(session_id.lower()) else session_id
+
+
 def _label(text: str) -> str:
     """Return a name for people on one line. Raises Unknown where it holds what would move the cursor of a terminal."""
-    label = " ".join(text.split())[:MAX_LABEL]
+    label = " ".join(text.split())
+    if len(label) > MAX_LABEL:
+        raise Unknown(f"a name of {len(label)} characters is too long", cure=f"give one of at most {MAX_LABEL}")
     if printable(label) != label:
         raise Unknown(f"the name {label!r} holds control characters", cure="give one of plain text")
     return label

@@ -87,8 +87,8 @@ def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -
         and all(row["match"].get(key) == value for key, value in wanted.items())
     ]
     if not gone:
-        what = describe_match(wanted) if wanted else "nothing"
-        raise Unknown(f"{what} is bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
+        what = f"{describe_match(wanted)} is not" if wanted else "nothing is"
+        raise Unknown(f"{what} bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
     return [Operation("unset", ("bindings", index)) for index in reversed(gone)]
 
 

@@ -15,6 +15,7 @@ from homarus.channels.manager import Status
 from homarus.channels.settings import default_account
 from homarus.channels.support import SCAN, Note
 from homarus.core.errors import HomarusError
+from homarus.core.routes import normalize_account_id
 from homarus.core.text import single_line
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Code, Refused
@@ -187,7 +188,7 @@ async def status(call: Call, params: StatusParams) -> Json:
 
 
 def _account(board: Switchboard, params: AccountParams | DirectoryParams | LoginParams) -> tuple[str, str]:
-    found = params.account_id or default_account(board.config, params.channel)
+    found = normalize_account_id(params.account_id or default_account(board.config, params.channel))
     if board.manager.account(params.channel, found) is None:
         raise Refused(f"there is no account {single_line(params.channel, 40)}/{single_line(found, 40)}")
     return params.channel, found
