@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sessions.lines import says
 
@@ -99,6 +99,12 @@ def check_both_ways(raw):
     assert to_entry(lean.data, offset=7).id == whole.id
 
 
+AN_ANSWER_WITH_A_KEY = {"role": "assistant", "content": None, "timestamp": None, "__openclaw": {"idempotencyKey": "0"}}
+NO_TIME = {"role": "user", "content": None, "timestamp": None}
+
+
+@example({"type": "message", "id": "0", "timestamp": MOMENT, "message": AN_ANSWER_WITH_A_KEY})
+@example({"type": "message", "id": "0", "timestamp": 1, "message": NO_TIME})
 @given(line)
 def test_a_lean_entry_says_what_a_whole_one_says(row):
     check_both_ways(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass"))

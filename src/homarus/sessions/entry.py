@@ -205,7 +205,8 @@ def to_header(data: Any) -> Header | None:
 def to_entry(data: Any, raw: bytes = b"", offset: int = -1, *, lean: bool = False) -> Entry | None:
     """Return the entry that a line holds in any form, or None for a header or for what cannot stand in a chain.
 
-    A `lean` one has no bytes of its message, except where a picture may have to be taken out of them later.
+    A `lean` one has no bytes of its message, except where the message does not say it all: a picture may have to be taken out of
+    them later, a time may stand there in another form, or an answer may have a key.
     """
     if not isinstance(data, dict):
         return None
@@ -218,8 +219,8 @@ def to_entry(data: Any, raw: bytes = b"", offset: int = -1, *, lean: bool = Fals
     body = body if isinstance(body, dict) else {}
     said = None if body.get("excludeFromContext") is True else to_message(body, moment)
     role, weight = _str(body.get("role")), _weigh(kind, raw, said)
-    if lean and said is not None and role == _ROLES[type(said)] and not _pictured(raw):
-        raw = b""
+    if lean and said is not None and role == _ROLES[type(said)] and moment and not _pictured(raw):
+        raw = b"" if isinstance(said, User) or not keys_of(body) else raw
     common = (ident, above, moment, raw, offset, kind, "parentId" in data, side, weight)
     if kind == "message":
         return MessageEntry(*common, role, said)
