@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,9 @@ import homarus
 from homarus import Agent, HomarusError, ScriptedModel
 from homarus.core.messages import ToolResult
 from homarus.core.routes import main_session
-from homarus.runtime.asking import in_line
+from homarus.core.tools import Risk, ToolSpec
+from homarus.runtime.asking import in_line, noting
+from homarus.tools.tool import Tool, ToolOutput
 
 MAIN = main_session("main")
 
@@ -67,14 +70,32 @@ class TestTheLine:
             await one.comes()
             await two.comes()
 
-    def test_whoever_asks_from_inside_is_refused_by_whatever_name_the_home_goes(self, tmp_path):
+    async def test_a_function_is_refused_by_whatever_name_its_home_goes_and_free_when_it_has_ended(self, tmp_path):
         (tmp_path / "link").symlink_to(tmp_path)
-        for home in (tmp_path, tmp_path / "link"):
-            refused = pytest.raises(HomarusError, match="name another session")
-            with in_line(tmp_path, MAIN), refused, in_line(home, MAIN):
-                raise AssertionError("it would wait for ever")
-        with in_line(tmp_path, MAIN):
-            pass  # and afterwards it is free
+        said, later = [], asyncio.Event()
+
+        async def ask(home):
+            with in_line(home, MAIN):
+                said.append("free")
+
+        async def ask_later():
+            await later.wait()
+            await ask(tmp_path)
+
+        async def run(_context, given):
+            for home in (tmp_path, tmp_path / "link"):
+                with pytest.raises(HomarusError, match="name another session"):
+                    await ask(home)
+            tasks.append(asyncio.create_task(ask_later()))
+            return ToolOutput(())
+
+        tasks = []
+        tool = Tool(spec=ToolSpec("f", "", {}), risk=Risk.READ, run=run, group="program")
+        await noting(tmp_path, tool).run(SimpleNamespace(session=MAIN), {})
+        assert said == []
+        later.set()
+        await tasks[0]
+        assert said == ["free"]
 
 
 def test_each_thread_gets_the_answer_to_its_own_question(env):
@@ -126,3 +147,45 @@ async def test_an_agent_that_meets_it_waits_and_is_answered(env):
         await asyncio.sleep(0)
         go.set()
         assert ((await asked).text, (await other).text) == ("of ask", "of the agent")
+
+
+@pytest.mark.parametrize("how", ["ask", "run", "in a loop of its own"])
+async def test_a_function_of_an_agent_is_refused_to_wait_for_its_own_turn(env, how):
+    model = ScriptedModel(("again", {}), "heard it")
+    async with Agent.open(env=env, model=model) as agent:
+
+        def in_a_thread() -> str:
+            return asyncio.run(agent.ask("again", seconds=20)).text
+
+        async def in_the_loop() -> str:
+            if how == "ask":
+                return (await agent.ask("again", seconds=20)).text
+            return str([event async for event in agent.run("again", seconds=20)])
+
+        agent.tool(in_a_thread if how.startswith("in a") else in_the_loop, name="again")
+        assert (await agent.ask("go", seconds=20)).text == "heard it"
+        results = [message for message in model.requests[1].messages if isinstance(message, ToolResult)]
+        assert "agent.send" in results[0].text
+
+
+async def test_another_session_may_be_asked_from_a_function(env):
+    model = ScriptedModel(("look_up", {}), "from the other one", "ok")
+    async with Agent.open(env=env, model=model) as agent:
+
+        @agent.tool
+        async def look_up() -> str:
+            return (await agent.session("other").ask("what is it?")).text
+
+        assert (await agent.ask("go")).text == "ok"
+        assert "from the other one" in str(model.requests[-1].messages)
+
+
+async def test_a_second_agent_waits_until_the_first_one_is_closed(env):
+    first = Agent.open(env=env, model=ScriptedModel("of the first"))
+    async with Agent.open(env=env, model=ScriptedModel("of the second")) as second:
+        async with first:
+            assert (await first.ask("hello")).text == "of the first"
+            waiting = asyncio.create_task(second.ask("and you?"))
+            await asyncio.wait({waiting}, timeout=0.2)
+            assert not waiting.done()
+        assert (await waiting).text == "of the second"

@@ -107,6 +107,17 @@ class TestHowOneEnds:
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(ask())
 
+    async def test_one_that_waited_for_something_that_was_cancelled_has_failed(self, env):
+        async def wait() -> None:
+            other = asyncio.ensure_future(asyncio.sleep(60))
+            other.cancel()
+            await other
+
+        model = ScriptedModel(("wait", {}), "still here")
+        async with Agent.open(env=env, model=model, tools=[wait]) as agent:
+            assert (await agent.ask("go")).text == "still here"
+        assert [(each.is_error, "was cancelled" in each.text) for each in results(model)] == [(True, True)]
+
     async def test_what_a_plain_function_returns_is_awaited(self, env):
         async def later() -> str:
             return "at last"

@@ -16,6 +16,7 @@ from tests.scenarios.home import House
 import homarus
 from homarus import Agent, HomarusError, RunOptions, ScriptedModel, ToolContext
 from homarus.core.errors import ToolError
+from homarus.core.events import RunEnded, ToolStarted
 from homarus.core.messages import ToolResult, Trust, User
 from homarus.core.tools import Risk, RiskName
 from homarus.runtime.functions import OutputType, function_tool
@@ -363,7 +364,7 @@ class TestAroundIt:
 
         model = ScriptedModel(("again", {}), "ok")
         assert (await asked(env, model, again)).text == "ok"
-        assert "await agent.ask" in results(model)[0].text
+        assert "name another session" in results(model)[0].text
 
     def test_ask_works_without_a_loop(self, env):
         assert homarus.ask("hello", env=env, model=ScriptedModel('{"name": "x"}'), output_type=Row).output == {
@@ -388,3 +389,20 @@ async def test_a_slip_in_a_models_name_is_refused_before_anything_is_said(tmp_pa
         with pytest.raises(HomarusError, match="did you mean builtin/notebook"):
             await agent.ask("hello", model="notebok")
         assert (await agent.ask("hello", model="builtin/notebook")).ok
+
+
+async def test_whoever_stops_reading_does_not_stop_the_turn(env):
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await go.wait()
+
+    async with Agent.open(env=env, model=ScriptedModel(("work", {}), "ok", "next"), tools=[work]) as agent:
+        agent.listen(lambda event: done.set() if isinstance(event, RunEnded) else None)
+        async for event in agent.run("go"):
+            if isinstance(event, ToolStarted):
+                break
+        assert not done.is_set()
+        go.set()
+        await done.wait()
+        assert (await agent.ask("and now?")).text == "next"

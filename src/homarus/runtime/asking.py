@@ -1,4 +1,8 @@
-"""Threads of one program that ask in the same session at once: one goes after the other, in the order in which they came."""
+"""Who waits for whom in one program.
+
+Threads that ask in the same session at once go one after the other, in the order in which they came. Nobody waits for a
+turn that waits for them: a function that a model called is refused to ask where it was called.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
+from typing import Any
+
+from msgspec.structs import replace
 
 from homarus.core.cancel import soon
 from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
+from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 # The process is part of it: a fork must not wait for a thread that it does not have.
 _Place = tuple[int, str, str]
 _newest: dict[_Place, Future[None]] = {}
 _guard = Lock()
-# The places that whoever runs here stands at already, as a function does that a model called.
+# The sessions whose turns wait for what runs here, each with what ends when that has ended.
 _held: ContextVar[tuple[tuple[_Place, Future[None]], ...]] = ContextVar("held", default=())
 
 
@@ -40,22 +48,45 @@ class Turn:
 @contextmanager
 def in_line(home: Path, session: SessionKey) -> Iterator[Turn]:
     """Stand in the line of a session while the context lasts. Whoever asks from inside of its own turn is refused."""
-    place, left = (os.getpid(), os.path.realpath(home), str(session)), Future[None]()
-    if any(where == place and not theirs.done() for where, theirs in _held.get()):
-        cure = "name another session: this one is busy with the question that called the function"
-        raise HomarusError(f"this program is being answered in {session} already", cure=cure)
+    refuse_inside(home, session)
+    place, left = _place(home, session), Future[None]()
     with _guard:
         before, _newest[place] = _newest.get(place), left
-    inside = _held.set((*_held.get(), (place, left)))
     try:
         yield Turn(before)
     finally:
-        _held.reset(inside)
         # One that gives up while it waits lets the next one wait for those before.
         if before is None:
             _leave(place, left)
         else:
             before.add_done_callback(lambda _: _leave(place, left))
+
+
+def noting(home: Path, tool: Tool) -> Tool:
+    """Return a tool of a program that knows, while it runs, which turn waits for it."""
+
+    async def run(context: ToolContext, given: dict[str, Any]) -> ToolOutput:
+        ended = Future[None]()
+        held = _held.set((*_held.get(), (_place(home, context.session), ended)))
+        try:
+            return await tool.run(context, given)
+        finally:
+            _held.reset(held)
+            ended.set_result(None)
+
+    return replace(tool, run=run)
+
+
+def refuse_inside(home: Path, session: SessionKey) -> None:
+    """Refuse to wait for a session whose turn waits for whoever asks here."""
+    place = _place(home, session)
+    if any(where == place and not ended.done() for where, ended in _held.get()):
+        cure = "name another session, or hand it in with agent.send: this one waits for the function that asks"
+        raise HomarusError(f"this program is being answered in {session} already", cure=cure)
+
+
+def _place(home: Path, session: SessionKey) -> _Place:
+    return os.getpid(), os.path.realpath(home), str(session)
 
 
 def _leave(place: _Place, left: Future[None]) -> None:

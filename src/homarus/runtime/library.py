@@ -25,7 +25,7 @@ from homarus.core.tools import RiskName
 from homarus.models.levels import LEVELS, parse_level
 from homarus.models.provider import ModelProvider
 from homarus.runtime import arguments
-from homarus.runtime.asking import in_line
+from homarus.runtime.asking import in_line, noting, refuse_inside
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold
@@ -159,11 +159,15 @@ class Agent:
             from homarus.runtime.functions import function_tool
 
             made = function_tool(given, name=name, risk=risk, trusted=trusted, ask=ask)
-            self.client.add_tool(made)
+            self.client.add_tool(noting(self._state_folder, made) if self._state_folder else made)
             self.functions.append(made.name)
             return given
 
         return added if function is None else added(function)
+
+    @property
+    def _state_folder(self) -> Path | None:
+        return self.client.home.config.paths.state_dir if isinstance(self.client, LocalClient) else None
 
     @overload
     async def ask(
@@ -223,6 +227,7 @@ class Agent:
         """
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
         self._check(text, sent)
+        self._refuse_inside()
         if output_type is None:
             return await self._reply(text, sent)
         from homarus.runtime.functions import OutputType
@@ -263,6 +268,7 @@ class Agent:
         """Send a message and yield what happens until it is answered: see `Client.run`."""
         sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
         self._check(text, sent)
+        self._refuse_inside()
         return self.client.run(self.key, text, sent)
 
     async def send(self, text: str, *, options: RunOptions | None = None) -> IntakeResult:
@@ -284,10 +290,15 @@ class Agent:
             home = self.client.runtime.home
             home.models.names(home.config.agent(self.key.agent_id)).resolve(model)
 
+    def _refuse_inside(self) -> None:
+        """Refuse a function of this program to wait for the turn that waits for it."""
+        if self._state_folder is not None:
+            refuse_inside(self._state_folder, self.key)
+
     def _refuse_open_twice(self) -> None:
         """Refuse a session that this program has open already: it cannot answer there while it waits here."""
         if isinstance(self.client, LocalClient) and self.client.elsewhere.in_this_process(self.key):
-            cure = "use that agent, with `await agent.ask(…)`, or name another session"
+            cure = "use that agent, with `await agent.ask(…)`, close it with `async with`, or name another session"
             raise HomarusError(f"this program has {self.key} open already", cure=cure)
 
     def _options(
@@ -416,8 +427,9 @@ def ask(
         opened = Agent.open(
             home, agent=agent, session=session, instructions=instructions, model=model, tools=tools, env=env
         )
-        assert isinstance(opened.client, LocalClient)
-        with in_line(opened.client.home.config.paths.state_dir, opened.key) as turn:
+        home_folder = opened._state_folder  # noqa: SLF001 - this module's own class
+        assert home_folder is not None
+        with in_line(home_folder, opened.key) as turn:
             async with opened:
                 await turn.comes()
                 opened._refuse_open_twice()  # noqa: SLF001 - this module's own class

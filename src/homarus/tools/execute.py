@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -79,6 +80,14 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
         output = _failed(str(problem), "error")
     except HomarusError as problem:
         output = _failed(str(problem), "failed")
+    except asyncio.CancelledError as problem:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Nobody cancelled this call: something that it waited for was.
+        output = _failed(
+            f"{call.name} failed: what it waited for was cancelled {single_line(str(problem))}".strip(), "bug"
+        )
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - a bug in one tool must not end the turn or the program
         _log.exception("tool %s failed", single_line(call.name, 64))
         output = _failed(
