@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from homarus.admin.choices import Choice, model_choices, price_class
+from homarus.admin.places import refuse
 from homarus.admin.setup import set_up
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
@@ -66,7 +67,7 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
     if ask:
         out.line(f"{out.style('Welcome to homarus.', 'bold')} A few questions; Enter takes what is shown.\n")
         if workspace is None and not app.paths.config_path.exists():
-            workspace = Path(_ask_folder("Where should your agent's files live?", str(app.paths.default_workspace)))
+            workspace = _ask_folder(app, "Where should your agent's files live?", str(app.paths.default_workspace))
     if ask and model is None:
         out.line("Looking for keys, model servers and model files ...")
         model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
@@ -74,9 +75,8 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
         model = _named(app, model)
     if ask and model and model != AUTO:
         key = _ask_key(app, model, doubts)
-    chosen = workspace.expanduser().absolute() if workspace else None
     settings = {MODEL: model} if model and model != current else {}
-    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    report = set_up(app.paths, app.env, app.clock, workspace=_whole(workspace), settings=settings)
     if key and model:
         _keep_key(app, model.partition("/")[0], key)
     answers, problem = _answers(app, doubts)
@@ -134,8 +134,7 @@ def configure(
     if section == "keys" and not ask:
         _key_from_pipe(app, provider, doubts)
     options = bool(settings or workspace)
-    chosen = workspace.expanduser().absolute() if workspace else None
-    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    report = set_up(app.paths, app.env, app.clock, workspace=_whole(workspace), settings=settings)
     for name in report.config_changed if not as_json else ():
         app.out.line(f"Set {name}.")
     if ask and not options:
@@ -153,9 +152,9 @@ def configure(
 def _workspace(app: App, _doubts: Doubts) -> None:
     config = load_config(app.paths, app.env)
     now = str(config.get("agents.defaults.workspace") or app.paths.default_workspace)
-    folder = _ask_folder("Where should your agent's files live? (files that are there stay there)", now)
-    if folder != now:
-        set_up(app.paths, app.env, app.clock, workspace=Path(folder).expanduser().absolute())
+    folder = _ask_folder(app, "Where should your agent's files live? (files that are there stay there)", now)
+    if folder is not None:
+        set_up(app.paths, app.env, app.clock, workspace=folder)
         app.out.line(f"Your agent lives in {folder} from the next turn on.")
 
 
@@ -346,12 +345,25 @@ def _is_terminal(app: App) -> bool:
     return sys.stdin.isatty() and app.out.out.isatty()
 
 
-def _ask_folder(question: str, default: str) -> str:
+def _ask_folder(app: App, question: str, default: str) -> Path | None:
+    """Ask until it is a folder in which an agent can live; nothing where the one that is shown is kept."""
     from prompt_toolkit import prompt
     from prompt_toolkit.completion import PathCompleter
 
     completer = PathCompleter(only_directories=True, expanduser=True)
-    return prompt(_asked(question), default=default, completer=completer).strip() or default
+    while (answer := prompt(_asked(question), default=default, completer=completer).strip() or default) != default:
+        folder = Path(answer).expanduser().absolute()
+        try:
+            refuse(folder, app.paths)
+            return folder
+        except HomarusError as problem:
+            app.out.line(f"{problem}.")
+            question = ""
+    return None
+
+
+def _whole(folder: Path | None) -> Path | None:
+    return folder.expanduser().absolute() if folder else None
 
 
 def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
