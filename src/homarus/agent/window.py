@@ -10,7 +10,7 @@ import msgspec
 from homarus.agent.model import ChainModel, Summaries
 from homarus.agent.open_session import OpenSession
 from homarus.agent.prepare import Prepared, compose_turn
-from homarus.context.budget import budget_for
+from homarus.context.budget import budget_for, measure, most_for
 from homarus.context.engine import EngineCall
 from homarus.context.settings import FLUSH_PROMPT, CompactionSettings, FlushSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
@@ -113,7 +113,14 @@ def open_window(
         from homarus.agent.flush import MemoryFlush
 
         saver = _saver(home, turn, model, settings.memory_flush)
-        saving = MemoryFlush(saver, prepared.box, prepared.context, partial(count, "flush"))
+        most = most_for(prepared.window_tokens)
+        saving = MemoryFlush(
+            saver,
+            prepared.box,
+            prepared.context,
+            partial(count, "flush"),
+            lambda history: measure(history, fixed=fixed, line=most) <= most,
+        )
         return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
 
     async def summarize(ask: Ask) -> str:
