@@ -113,14 +113,8 @@ def open_window(
         from homarus.agent.flush import MemoryFlush
 
         saver = _saver(home, turn, model, settings.memory_flush)
-        most = most_for(prepared.window_tokens)
-        saving = MemoryFlush(
-            saver,
-            prepared.box,
-            prepared.context,
-            partial(count, "flush"),
-            lambda history: measure(history, fixed=fixed, line=most) <= most,
-        )
+        counted, fits = partial(count, "flush"), partial(_fits, fixed, prepared.window_tokens)
+        saving = MemoryFlush(saver, prepared.box, prepared.context, counted, fits)
         return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
 
     async def summarize(ask: Ask) -> str:
@@ -162,6 +156,10 @@ def open_window(
         renew=renew,
     )
     return SessionWindow(live.writer, facts, ports)
+
+
+def _fits(fixed: int, window: int, history: tuple[Message, ...]) -> bool:
+    return measure(history, fixed=fixed, line=most_for(window)) <= most_for(window)
 
 
 def _chain(home: Home, agent_id: str, model: str) -> Chain:
