@@ -99,10 +99,10 @@ def test_adding_the_first_agent_keeps_main_as_the_default(home):
         (("Käthe 🦞",), "is no usable name"),
         (("x" * 65,), "is no usable name"),
         (("b", "--model", "nosuch/x"), "there is no provider 'nosuch'"),
-        (("b", "--workspace", "/"), "/ cannot be a workspace: it holds a whole home"),
-        (("b", "--workspace", "~"), "~ cannot be a workspace: it holds a whole home"),
-        (("b", "--workspace", "~/.openclaw"), "cannot be a workspace"),
-        (("b", "--workspace", "~/.ssh/b"), "cannot be a workspace: it holds keys"),
+        (("b", "--workspace", "/"), "/ holds keys, a whole home"),
+        (("b", "--workspace", "~"), "holds keys, a whole home"),
+        (("b", "--workspace", "~/.openclaw"), "holds keys, a whole home"),
+        (("b", "--workspace", "~/.ssh/b"), "holds keys, a whole home"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused_before_anything_is_written(home, args, said):

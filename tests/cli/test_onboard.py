@@ -306,6 +306,59 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+def test_without_any_model_on_this_machine_it_says_how_to_get_one_and_asks_again_for_what_is_not_there(
+    tmp_path: Path,
+) -> None:
+    homarus(tmp_path, "setup")
+    says = [
+        ("as provider/model", b"local/nothing.gguf\r"),
+        ("no local model", b"http://127.0.0.1:9/v1\r"),
+        ("does not say which models", NOTEBOOK.encode() + b"\r"),
+    ]
+    config = tmp_path / ".openclaw" / "openclaw.json"
+    config.write_text(json.dumps({"models": {"providers": QUIET}}))
+    code, text = at_a_terminal(tmp_path, "configure", "model", says=says)
+    assert code == 0, text
+    told = " ".join(plain(text).split())
+    assert "No model runs on this machine yet" in told and "Ollama" in told and "homarus models pull" in told
+    assert ".openclaw/models" in told and "http://host:port/v1" in told
+    assert json.loads(config.read_text())["agents"]["defaults"]["model"]["primary"] == NOTEBOOK
+
+
+def test_a_server_of_ones_own_is_taken_by_its_address(tmp_path: Path) -> None:
+    offers = {"data": [{"id": "one", "max_model_len": 8192}, {"id": "embed-x"}, {"id": "two"}]}
+    with running(Answer([json.dumps(offers).encode()])) as server:
+        says = [
+            ("files live?", b"\r"),
+            ("as provider/model", f"{server.url}/v1\r".encode()),
+            ("Which of them?", b"two\r"),
+        ]
+        code, text = at_a_terminal(tmp_path, "onboard", says=says)
+    assert code == 0 and "own/two answers now" in plain(text), text
+    config = load_config(resolve_paths({"HOME": str(tmp_path)}), {"HOME": str(tmp_path)})
+    assert config.get("agents.defaults.model.primary") == "own/two"
+    models = [{"id": "one", "contextWindow": 8192}, {"id": "two"}]
+    assert config.get("models.providers.own") == {"baseUrl": f"{server.url}/v1", "models": models}
+
+
+def test_what_cannot_be_sent_as_a_key_is_refused_and_the_old_one_stays(shop: Path) -> None:
+    assert piped(shop, "sk-right-4711", "shop").returncode == 0
+    for key in ("sk-\x01\x02", "ключ", "a\x7fb"):
+        refused = piped(shop, key, "shop")
+        assert refused.returncode == 78 and "no request can carry" in refused.stderr
+    (kept,) = (shop / ".openclaw").rglob("auth-profiles.json")
+    assert json.loads(kept.read_text())["profiles"]["shop:default"]["key"] == "sk-right-4711"
+
+
+def test_what_a_channel_needs_is_asked_first_and_enter_says_so(tmp_path: Path) -> None:
+    homarus(tmp_path, "setup")
+    before = (tmp_path / ".openclaw" / "openclaw.json").read_bytes()
+    says = [("platform do you want", b"irc\r"), ("host:", b"\r"), ("IRC needs host; Ctrl-C leaves", b"\x03")]
+    code, text = at_a_terminal(tmp_path, "configure", "channels", says=says)
+    assert code != 0 and "password" not in text, text
+    assert (tmp_path / ".openclaw" / "openclaw.json").read_bytes() == before
+
+
 def test_a_new_session_is_said_and_one_that_was_put_away_goes_on(tmp_path: Path) -> None:
     homarus(tmp_path, "setup")
     said = homarus(tmp_path, "agent", "--session", "gardn", "Remember that the roses are red.")

@@ -63,6 +63,15 @@ def test_what_announced_a_secret_stays_readable() -> None:
     )
 
 
+def test_a_path_that_is_said_already_stays() -> None:
+    for text in (
+        "cannot create folder /etc/passwd: /etc/passwd is not a folder",
+        "cannot create folder /data/my/secrets: /data/my is not a folder",
+    ):
+        assert redacted(text) == text
+    assert redacted("/etc/passwd: /aB3+xYz9/q1w2e3") == f"/etc/passwd: {MARK}"
+
+
 def test_the_mark_is_the_callers() -> None:
     assert redacted("token=abcdef123456", "***") == "token=***"
 

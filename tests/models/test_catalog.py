@@ -33,12 +33,24 @@ def catalog(**document: object) -> Catalog:
             {"api": "cohere"},
             ("info", "models.providers.x.api", "spoken here are openai-completions, anthropic-messages"),
         ),
+        (
+            {"contextWindow": 0},
+            ("warning", "models.providers.x.contextWindow", "leave it out: unknown ones count 200,000 tokens"),
+        ),
+        (
+            {"models": [{"id": "m", "contextTokens": -1}]},
+            (
+                "warning",
+                "models.providers.x.models[0].contextTokens",
+                "leave it out: unknown ones count 200,000 tokens",
+            ),
+        ),
         ({"api": "anthropic", "baseUrl": "http://[::1]:8080/v1"}, None),
         ({"api": "bedrock-converse-stream"}, None),
     ],
 )
 def test_a_provider_that_cannot_be_called_is_named_by_validate(
-    tmp_path: Path, provider: dict[str, str], found: tuple[str, str, str] | None
+    tmp_path: Path, provider: dict[str, object], found: tuple[str, str, str] | None
 ) -> None:
     env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
     (tmp_path / "openclaw.json").write_text(json.dumps({"models": {"providers": {"x": provider}}}))

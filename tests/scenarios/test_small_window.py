@@ -120,3 +120,48 @@ async def test_a_large_window_has_all_tools(tmp_path: Path) -> None:
         await agent.aclose()
     assert len(server.seen[0].body["tools"]) > 20
     assert "left out" not in listed
+
+
+def reading(sizes: list[int], steps: int, *, summarises: bool) -> Talker:
+    """Return a server that takes everything, notes how large it was in tokens of four bytes, and reads files before it answers."""
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        sizes.append(len(json.dumps(body, ensure_ascii=False).encode()) // 4)
+        if is_summary(body):
+            return Say(summary_of(last_user(body))) if summarises else GARBAGE
+        if is_flush(body):
+            return Say("NO_REPLY")
+        taken[0] += 1
+        return Say(calls=(("read", {"path": "list.txt"}),)) if taken[0] % (steps + 1) else Say("I have read it.")
+
+    taken = [0]
+    return Talker(rule)
+
+
+@pytest.mark.parametrize("summarises", [True, False], ids=["summarises", "cannot summarise"])
+@pytest.mark.parametrize("window", [4_096, 3_000, 2_500])
+async def test_nothing_is_sent_that_the_window_does_not_hold(tmp_path: Path, window: int, summarises: bool) -> None:
+    sizes: list[int] = []
+    async with serving(server=reading(sizes, 3, summarises=summarises)) as server:
+        env = make_home(tmp_path, server.url, window=window)
+        workspace = tmp_path / ".openclaw/workspace"
+        workspace.mkdir()
+        (workspace / "list.txt").write_text("\n".join(f"shelf {number}: B-{number * 37}" for number in range(400)))
+        agent = open_agent(env)
+        replies = [await agent.ask(f"Please read the list, time {number}.") for number in range(6)]
+        await agent.aclose()
+    assert all(reply.ok for reply in replies), [reply.error for reply in replies]
+    assert max(sizes) < window, sizes
+
+
+@pytest.mark.parametrize("window", [2_048, 1_024, 1])
+async def test_a_window_without_room_for_a_conversation_is_an_error_before_anything_is_sent(
+    tmp_path: Path, window: int
+) -> None:
+    async with serving(server=strict(window)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=window))
+        reply = await agent.ask("hello")
+        await agent.aclose()
+    assert server.seen == []
+    assert "the prompt and the tools take about" in reply.error and f"window has {window:,}" in reply.error
+    assert "tools.allow" in reply.error

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.admin.setup import refuse_unfit
+from homarus.admin.places import take
 from homarus.agent.open_session import seed_agent
 from homarus.config.load import AgentConfig, Config, load_config
+from homarus.config.paths import expand
 from homarus.config.write import Operation, change
 from homarus.core.clock import Clock
 from homarus.core.errors import Unknown
@@ -53,14 +54,14 @@ class Roster:
         return self.config
 
     def add(self, name: str, settings: Mapping[str, Any], identity: Mapping[str, str]) -> Added:
-        """Add an agent and lay out its workspace. Raises Unknown."""
+        """Add an agent and lay out its workspace. Raises Unknown, also for a folder that cannot be one."""
         if not any(char.isalnum() for char in name):
             raise Unknown(f"'{name}' is no usable name", cure="use letters, digits, '-' and '_'")
         agent_id = normalize_agent_id(name)
-        if settings.get("workspace"):
-            refuse_unfit(Path(settings["workspace"]), self.config.paths)
         kept = {key: _kept(value) if key == "workspace" else value for key, value in settings.items() if value}
-        changed = self.write(add_agent(self.config.authored, agent_id, kept))
+        operations = add_agent(self.config.authored, agent_id, kept)
+        self._take(settings)
+        changed = self.write(operations)
         home = resolve_workspace(changed, agent_id, self._env)
         others = [other.id for other in changed.agents if other.id != agent_id]
         sharers = [each for each in others if resolve_workspace(changed, each, self._env).resolve() == home.resolve()]
@@ -72,8 +73,6 @@ class Roster:
     def set(self, agent_id: str, settings: Mapping[str, Any], identity: Mapping[str, str]) -> None:
         """Change an agent: None takes a setting back. Who it is stands in its IDENTITY.md, and where the file names it, there too."""
         known = self.config.agent_named(agent_id)
-        if settings.get("workspace"):
-            refuse_unfit(Path(settings["workspace"]), self.config.paths)
         document = self.config.authored
         place = next(iter(places(document, known.id)), ("agents", "entries", known.id))
         named = set(known.entry)
@@ -86,6 +85,7 @@ class Roster:
             Operation("unset", (*place, key)) for key, value in settings.items() if value is None and key in named
         ]
         operations += set_identity(document, known.id, identity, force=False)
+        self._take(settings)
         if operations:
             self.write(operations)
         if identity:
@@ -116,6 +116,10 @@ class Roster:
         if not gone.default or heir.entry.get("workspace"):
             return []
         return pin_workspace(self.config.authored, heir.id, str(resolve_workspace(self.config, heir.id, self._env)))
+
+    def _take(self, settings: Mapping[str, Any]) -> None:
+        if workspace := settings.get("workspace"):
+            take(expand(workspace, self.config.paths.home), self.config.paths)
 
     def _folders(self, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
         paths = self.config.paths

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.config.view import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import installing
+from homarus.core.errors import Unknown, installing
 from homarus.models.access import Models, can_run_files
-from homarus.models.discover import discover
+from homarus.models.discover import Found, discover, probe
 from homarus.models.gguf import find_models
 from homarus.models.ref import split_ref
+from homarus.models.registry import LOCAL
 from homarus.models.select import AUTO
+from homarus.net.client import http_target
+from homarus.net.errors import Refused
 
 NOTEBOOK = "builtin/notebook"
 MAX_CHOICES = 9
+PATIENCE = 10.0  # seconds for a server that somebody named: it may be far away, or busy
 
 
 # Shown to somebody who has no key yet: who they could ask for one, in this order.
@@ -60,6 +66,52 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
     asked = [Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found]
     return [*offered, *asked]
+
+
+def how_to_run_one(models: Models, choices: Sequence[Choice]) -> str:
+    """Return how to get a model on this machine where none was found, and that a server may be named by its address."""
+    known = models.catalog
+    local = [name for name in known.providers() if known.provider(name).local and known.provider(name).base_url]
+    address = "or write the address of a model server of yours (http://host:port/v1)"
+    if any(choice.ref.partition("/")[0] in {*local, LOCAL} for choice in choices):
+        return address
+    names = ", ".join(known.provider(name).name for name in local)
+    return (
+        f"No model runs on this machine yet: start a server ({names}), put a .gguf file into {models.config.paths.models_dir},"
+        f" or fetch one with 'homarus models pull', and come back; {address}"
+    )
+
+
+def is_address(text: str) -> bool:
+    return text.lower().startswith(("http://", "https://"))
+
+
+async def served_at(models: Models, address: str) -> Found:
+    """Ask a server of somebody's own for its models, under a name that no other provider has. Raises Unknown."""
+    base = address.rstrip("/")
+    try:
+        http_target(base)
+        found = await probe(models.http, "", base, PATIENCE)
+    except Refused as wrong:
+        raise Unknown(str(wrong), cure="write it like http://127.0.0.1:8080/v1") from wrong
+    finally:
+        await models.aclose()
+    if found is None or not found.chat_models:
+        why = "answers with no model to talk to" if found else "does not say which models it has"
+        raise Unknown(f"{base} {why}", cure="check that it runs; the address of most servers ends in /v1")
+    return replace(found, provider=_free_name(models, base))
+
+
+def entry_for(server: Found) -> dict[str, object]:
+    """Return what `models.providers` says of such a server: its address and its models, as far as it tells."""
+    rows = [{"id": each.id} | ({"contextWindow": each.window} if each.window else {}) for each in server.chat_models]
+    return {"baseUrl": server.base_url, "models": rows}
+
+
+def _free_name(models: Models, base: str) -> str:
+    taken = set(models.catalog.providers())
+    names = (f"own{number}" if number > 1 else "own" for number in itertools.count(1))
+    return next(name for name in names if name not in taken or models.catalog.provider(name).base_url == base)
 
 
 def price_class(models: Models, text: str) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from homarus.admin.places import take
 from homarus.agent.open_session import seed_agent
 from homarus.config.load import load_config, refuse_lost
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
-from homarus.core.errors import Unknown
-from homarus.sandbox.resolve import controls
 from homarus.storage.atomic import create_new, ensure_dir
+from homarus.workspace.agents import WORKSPACE_VARIABLE
 from homarus.workspace.seed import Seeded
 
 FIRST_CONFIG = """\
@@ -43,15 +43,6 @@ class SetupReport(Struct, frozen=True):
         return self.config_created or bool(self.config_changed) or any(item.created for item in self.workspaces)
 
 
-def refuse_unfit(workspace: Path, paths: Paths) -> None:
-    """Refuse a folder in which an agent's files have no place. Raises Unknown; nothing was written then."""
-    real, home = expand(str(workspace), paths.home).resolve(), paths.home.resolve()
-    whole = home.is_relative_to(real) or real == paths.state_dir.resolve()
-    if whole or controls(real, paths.home):
-        what = "holds a whole home" if whole else "holds keys, or what controls this machine"
-        raise Unknown(f"{workspace} cannot be a workspace: it {what}", cure="name a folder of its own")
-
-
 def set_up(
     paths: Paths,
     env: Mapping[str, str],
@@ -60,16 +51,20 @@ def set_up(
     workspace: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> SetupReport:
-    """Create what is missing and apply what was asked for. Nothing that exists is overwritten."""
+    """Create what is missing and apply what was asked for. Nothing that exists is overwritten.
+
+    A workspace that cannot be is refused first: once a file names it, every later command fails.
+    """
     refuse_lost(paths, env)
-    if workspace is not None:
-        refuse_unfit(workspace, paths)
-    ensure_dir(paths.state_dir)
     wishes = dict(settings or {})
-    created = False
-    if not paths.config_path.exists():
-        named = env.get("OPENCLAW_WORKSPACE_DIR", "").strip()
-        chosen = workspace or (expand(named, paths.home) if named else paths.default_workspace)
+    created, new = False, not paths.config_path.exists()
+    named = env.get(WORKSPACE_VARIABLE, "").strip() if new else ""
+    workspace = workspace or (expand(named, paths.home) if named else None)
+    if workspace is not None:
+        take(workspace, paths)
+    ensure_dir(paths.state_dir)
+    if new:
+        chosen = workspace or paths.default_workspace
         ensure_dir(paths.config_path.parent)
         created = create_new(paths.config_path, (FIRST_CONFIG % _quoted(_short(chosen, paths.home))).encode())
     elif workspace is not None:

@@ -23,9 +23,17 @@ _ALLOWED = frozenset({"read", "memory_retain", "memory_search", "write"})
 
 
 class MemoryFlush:
-    """One such turn. `count` is told of every answer, because all of them are paid for."""
+    """One such turn. `count` is told of every answer, because all of them are paid for; it ends where the next request would not fit."""
 
-    def __init__(self, model: Model, box: Toolbox, context: ToolContext, count: Callable[[Assistant], None]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        box: Toolbox,
+        context: ToolContext,
+        count: Callable[[Assistant], None],
+        fits: Callable[[tuple[Message, ...]], bool] = lambda _history: True,
+    ) -> None:
+        self._fits = fits
         self._model = model
         self._box = box
         self._context = context
@@ -45,6 +53,8 @@ class MemoryFlush:
                 return True
             for call in reply.calls:
                 history = (*history, await execute(call, limited, self._context))
+            if not self._fits(history):
+                return False
         return False
 
     async def _ask(self, history: tuple[Message, ...]) -> Assistant | None:

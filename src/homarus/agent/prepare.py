@@ -35,7 +35,7 @@ from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.conversation import lent_folders, output_form, standing_instructions
 from homarus.prompt.sections.tooling import told_to
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, may_lend
+from homarus.sandbox.resolve import TOO_MUCH, clean_environment, is_dangerous_variable, may_lend
 from homarus.sandbox.spec import Mount, SandboxSpec
 from homarus.sessions.row import SessionEntry
 from homarus.skills.library import settings_of
@@ -271,10 +271,7 @@ def lent_mounts(config: Config, folders: Iterable[str], workspace: Path) -> tupl
         if real.is_relative_to(own):
             continue
         if not may_lend(real, config.paths.home, config.paths.state_dir):
-            raise Unknown(
-                f"{folder} holds keys, a whole home, or what controls this machine",
-                cure="name the one folder inside it that is needed",
-            )
+            raise Unknown(f"{folder} {TOO_MUCH}", cure="name the one folder inside it that is needed")
         lent[str(real)] = Mount(str(real), writable=True)
     return tuple(lent.values())
 

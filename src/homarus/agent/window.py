@@ -10,7 +10,7 @@ import msgspec
 from homarus.agent.model import ChainModel, Summaries
 from homarus.agent.open_session import OpenSession
 from homarus.agent.prepare import Prepared, compose_turn
-from homarus.context.budget import budget_for
+from homarus.context.budget import budget_for, measure, most_for
 from homarus.context.engine import EngineCall
 from homarus.context.settings import FLUSH_PROMPT, CompactionSettings, FlushSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
@@ -113,7 +113,8 @@ def open_window(
         from homarus.agent.flush import MemoryFlush
 
         saver = _saver(home, turn, model, settings.memory_flush)
-        saving = MemoryFlush(saver, prepared.box, prepared.context, partial(count, "flush"))
+        counted, fits = partial(count, "flush"), partial(_fits, fixed, prepared.window_tokens)
+        saving = MemoryFlush(saver, prepared.box, prepared.context, counted, fits)
         return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
 
     async def summarize(ask: Ask) -> str:
@@ -155,6 +156,10 @@ def open_window(
         renew=renew,
     )
     return SessionWindow(live.writer, facts, ports)
+
+
+def _fits(fixed: int, window: int, history: tuple[Message, ...]) -> bool:
+    return measure(history, fixed=fixed, line=most_for(window)) <= most_for(window)
 
 
 def _chain(home: Home, agent_id: str, model: str) -> Chain:

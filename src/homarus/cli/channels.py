@@ -153,11 +153,13 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
     have, asked_for = {**(known.own if known else {}), **values}, False
     bare: list[str] = []
     for key in _missing(app, manifest, account, have):
+        said = None
         if manifest.settings[key].required or (sys.stdin.isatty() and not as_json):
-            values[key] = _ask(app, manifest, key, manifest.settings[key], as_json=as_json)
-            asked_for = True
-        else:
+            said, asked_for = _ask(app, manifest, key, manifest.settings[key], as_json=as_json), True
+        if said is None:
             bare.append(key)
+        else:
+            values[key] = said
     if asked_for and not lacks(manifest)[0]:
         _test(app, manifest, account, {**have, **values})
     if given["dm_policy"]:
@@ -235,15 +237,21 @@ def _typed(key: str, setting: Setting, text: str) -> Any:
 
 
 def _ask(app: App, manifest: Manifest, key: str, setting: Setting, *, as_json: bool) -> Any:
+    """Return what somebody typed for a key; None for one that may come later, because something else may stand for it."""
     if as_json or not sys.stdin.isatty():
         raise click.UsageError(
             f"{manifest.label} needs {key}: --set {key}=… {f'({setting.help})' if setting.help else ''}"
         )
-    if setting.help:
-        app.out.line(app.out.style(setting.help, "dim"))
-    with hushed():
-        said = click.prompt(key, hide_input=setting.secret, err=True)
-    return _typed(key, setting, said)
+    if about := " ".join(filter(None, (setting.help, "" if setting.required else "(Enter: later)"))):
+        app.out.line(app.out.style(about, "dim"))
+    while True:
+        with hushed():
+            said = click.prompt(key, default="", show_default=False, hide_input=setting.secret, err=True).strip()
+        if said:
+            return _typed(key, setting, said)
+        if not setting.required:
+            return None
+        app.out.warn(f"{manifest.label} needs {key}; Ctrl-C leaves, and nothing is changed")
 
 
 def _test(app: App, manifest: Manifest, account: str, values: Json) -> None:

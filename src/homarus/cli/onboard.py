@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from msgspec import Struct
 
-from homarus.admin.choices import Choice, model_choices, price_class
+from homarus.admin.choices import (
+    Choice,
+    entry_for,
+    how_to_run_one,
+    is_address,
+    model_choices,
+    price_class,
+    served_at,
+)
+from homarus.admin.places import refuse
 from homarus.admin.setup import set_up
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
@@ -27,7 +37,9 @@ from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.models.access import Models
 from homarus.models.ready import check_choice, lacks_key, missing
 from homarus.models.ref import ModelRef, normalize_provider, split_profile, split_ref
+from homarus.models.registry import LOCAL
 from homarus.models.select import AUTO
+from homarus.net.client import sendable
 
 if TYPE_CHECKING:
     from homarus.config.view import AgentConfig
@@ -36,9 +48,17 @@ T = TypeVar("T")
 TEST_SECONDS = 30.0
 MODEL = "agents.defaults.model.primary"
 SANDBOX = "agents.defaults.sandbox.mode"
+
 # What is known to be wrong with the keys that somebody keeps all the same, by provider.
 Doubts = dict[str, str]
 SECTIONS = ("workspace", "model", "keys", "channels", "sandbox")
+
+
+class Picked(Struct, frozen=True):
+    """A model that somebody chose, and what has to be written for it to be there."""
+
+    model: str
+    settings: dict[str, object] = {}
 
 
 @click.command("onboard")
@@ -63,21 +83,21 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
     out, config = app.out, app.config
     ask = not non_interactive and not as_json and _is_terminal(app)
     current = str(config.agent(config.default_agent.id).get("model.primary") or "")
-    key, doubts = "", Doubts()
+    key, doubts, more = "", Doubts(), dict[str, object]()
     if ask:
         out.line(f"{out.style('Welcome to homarus.', 'bold')} A few questions; Enter takes what is shown.\n")
         if workspace is None and not app.paths.config_path.exists():
-            workspace = Path(_ask_folder("Where should your agent's files live?", str(app.paths.default_workspace)))
+            workspace = _ask_folder(app, "Where should your agent's files live?", str(app.paths.default_workspace))
     if ask and model is None:
         out.line("Looking for keys, model servers and model files ...")
-        model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
+        picked = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
+        model, more = picked.model, picked.settings
     elif model:
         model = _named(app, model)
-    if ask and model and model != AUTO:
+    if ask and model and model != AUTO and not more:  # one that named its models wants no key
         key = _ask_key(app, model, doubts)
-    chosen = workspace.expanduser().absolute() if workspace else None
-    settings = {MODEL: model} if model and model != current else {}
-    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    settings = more | ({MODEL: model} if model and model != current else {})
+    report = set_up(app.paths, app.env, app.clock, workspace=_whole(workspace), settings=settings)
     if key and model:
         _keep_key(app, model.partition("/")[0], key)
     answers, problem = _answers(app, doubts)
@@ -135,8 +155,7 @@ def configure(
     if section == "keys" and not ask:
         _key_from_pipe(app, provider, doubts)
     options = bool(settings or workspace)
-    chosen = workspace.expanduser().absolute() if workspace else None
-    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    report = set_up(app.paths, app.env, app.clock, workspace=_whole(workspace), settings=settings)
     for name in report.config_changed if not as_json else ():
         app.out.line(f"Set {name}.")
     if ask and not options:
@@ -154,9 +173,9 @@ def configure(
 def _workspace(app: App, _doubts: Doubts) -> None:
     config = load_config(app.paths, app.env)
     now = str(config.get("agents.defaults.workspace") or app.paths.default_workspace)
-    folder = _ask_folder("Where should your agent's files live? (files that are there stay there)", now)
-    if folder != now:
-        set_up(app.paths, app.env, app.clock, workspace=Path(folder).expanduser().absolute())
+    folder = _ask_folder(app, "Where should your agent's files live? (files that are there stay there)", now)
+    if folder is not None:
+        set_up(app.paths, app.env, app.clock, workspace=folder)
         app.out.line(f"Your agent lives in {folder} from the next turn on.")
 
 
@@ -164,10 +183,11 @@ def _model(app: App, doubts: Doubts) -> None:
     config = load_config(app.paths, app.env)
     current = str(config.default_agent.get("model.primary") or "")
     app.out.line("Looking for keys, model servers and model files ...")
-    model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
-    key = "" if model == AUTO else _ask_key(app, model, doubts)
-    if model != current:
-        set_up(app.paths, app.env, app.clock, settings={MODEL: model})
+    picked = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
+    model, more = picked.model, picked.settings
+    key = "" if model == AUTO or more else _ask_key(app, model, doubts)
+    if model != current or more:
+        set_up(app.paths, app.env, app.clock, settings=more | {MODEL: model})
     if key:
         _keep_key(app, model.partition("/")[0], key)
 
@@ -216,7 +236,8 @@ def _channels(app: App, _doubts: Doubts) -> None:
     if manifest is None:
         return
     secret = next((key for key, each in manifest.settings.items() if each.secret), "")
-    asked = bool(secret) and not manifest.settings[secret].required  # what is required is asked for there
+    # What is required is asked for there, and first: a secret that may be left out says nothing without a server.
+    asked = bool(secret) and not any(each.required for each in manifest.settings.values())
     token = _ask(f"{manifest.label}: {secret} (not shown; Enter: later)", hidden=True) if asked else ""
     click.get_current_context().invoke(add, channel=manifest.id, token=token or None)
 
@@ -298,6 +319,8 @@ def _ask_key(app: App, model: str, doubts: Doubts, *, replace: bool = False) -> 
             app.out.line("It works.")
             return key
         app.out.warn(wrong)
+        if not sendable(key):
+            continue
         if _ask("Keep this key all the same? yes, or Enter to type another", "no").lower() in {"y", "yes"}:
             doubts[provider] = wrong
             return key
@@ -308,6 +331,8 @@ def _tried(app: App, model: str, key: str) -> tuple[str, bool]:
     from homarus.cli.models import try_model
 
     provider, _, name = model.partition("/")
+    if not sendable(key):
+        return f"this is no key for {provider}: it holds characters that no request can carry", True
     if not name:
         return f"the key for {provider} was not tried, because no model of {provider} is known here", False
     models, agent = _opened(app)
@@ -347,12 +372,25 @@ def _is_terminal(app: App) -> bool:
     return sys.stdin.isatty() and app.out.out.isatty()
 
 
-def _ask_folder(question: str, default: str) -> str:
+def _ask_folder(app: App, question: str, default: str) -> Path | None:
+    """Ask until it is a folder in which an agent can live; nothing where the one that is shown is kept."""
     from prompt_toolkit import prompt
     from prompt_toolkit.completion import PathCompleter
 
     completer = PathCompleter(only_directories=True, expanduser=True)
-    return prompt(_asked(question), default=default, completer=completer).strip() or default
+    while (answer := prompt(_asked(question), default=default, completer=completer).strip() or default) != default:
+        folder = Path(answer).expanduser().absolute()
+        try:
+            refuse(folder, app.paths)
+            return folder
+        except HomarusError as problem:
+            app.out.line(f"{problem}.")
+            question = ""
+    return None
+
+
+def _whole(folder: Path | None) -> Path | None:
+    return folder.expanduser().absolute() if folder else None
 
 
 def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
@@ -384,7 +422,7 @@ def _ask_until(app: App, question: str, check: Callable[[str], T], default: str 
     return None
 
 
-def _pick(app: App, choices: list[Choice]) -> str:
+def _pick(app: App, choices: list[Choice]) -> Picked:
     out = app.out
     out.line("Which model should answer?\n")
     for number, choice in enumerate(choices, 1):
@@ -393,11 +431,31 @@ def _pick(app: App, choices: list[Choice]) -> str:
         out.line(f"  {number}  {out.style(choice.ref, 'cyan')}{out.style(first[len(lead) - 2 :], 'dim')}")
         for line in more:
             out.line(out.style(line, "dim"))
-    out.line(f"\n  {out.style('or write another one by its name or as provider/model', 'dim')}")
+    for text in (how_to_run_one(_opened(app)[0], choices), "or write another one by its name or as provider/model"):
+        for number, line in enumerate(textwrap.wrap(text, _columns() - 2)):
+            out.line(("\n" if not number else "") + out.style(f"  {line}", "dim"))
     while True:
         answer = _ask("", "1")
         number = int(answer) if answer.isdigit() else 0
         try:
-            return _named(app, choices[number - 1].ref if 1 <= number <= len(choices) else answer)
+            if is_address(answer):
+                return _pick_served(app, answer)
+            model = _named(app, choices[number - 1].ref if 1 <= number <= len(choices) else answer)
+            if model.startswith(f"{LOCAL}/"):
+                _opened(app)[0].registry.check(ModelRef(*model.split("/", 1)))
+            return Picked(model)
         except HomarusError as problem:
             out.line(f"{problem}.")
+
+
+def _pick_served(app: App, address: str) -> Picked:
+    """Return a model of the server at an address, and the entry that names it."""
+    with app.out.waiting(f"asking {address} for its models"):
+        server = asyncio.run(served_at(_opened(app)[0], address))
+    ids = [model.id for model in server.chat_models]
+    model = ids[0]
+    if len(ids) > 1:
+        app.out.line(f"It offers {', '.join(ids)}.")
+        while (model := _ask("Which of them?", ids[0])) not in ids:
+            app.out.line(f"It does not offer '{model}'.")
+    return Picked(f"{server.provider}/{model}", {f"models.providers.{server.provider}": entry_for(server)})

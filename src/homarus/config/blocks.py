@@ -91,6 +91,7 @@ _NO_NAMES = frozenset({("channels", "defaults"), ("channels", "modelByChannel")}
 # Keys and checks that come from data which only their package reads, such as the manifests of chat platforms.
 MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
 CHECKS = {
+    "agents": "homarus.admin.places:check",
     "channels": "homarus.channels.settings:check",
     "models": "homarus.models.catalog:check",
     "plugins": "homarus.admin.named:check_plugins",

@@ -17,6 +17,18 @@ _LOW, _HIGH = 0.5, 2.0
 _UNFINISHED = frozenset({StopReason.ERROR, StopReason.ABORTED})
 
 
+# Below this a conversation goes on only where the prompt leaves room for one: for a question and what was said before, for
+# one result of a tool, and for an answer.
+SMALL_WINDOW = 4_096
+LEAST_ROOM = 768
+ANSWER_ROOM = 256
+
+
+def most_for(window: int) -> int:
+    """Return how many tokens a request may have: what is left of the window is the least that an answer needs."""
+    return window - min(ANSWER_ROOM, window // 8)
+
+
 class Budget(Struct, frozen=True):
     """The lines of one window: where memory is saved, where history is compacted, and what stays free for the answer."""
 
@@ -28,6 +40,16 @@ class Budget(Struct, frozen=True):
     def compact_above(self) -> int:
         """Return the size that a history may have at most before the next call."""
         return self.window - self.reserve
+
+    @property
+    def full_at(self) -> int:
+        """Return the size from which on everything is done to make a history shorter, because estimates are not exact."""
+        return self.window - min(2 * ANSWER_ROOM, self.window // 8)
+
+    @property
+    def most(self) -> int:
+        """Return the size that no request may pass."""
+        return most_for(self.window)
 
     @property
     def flush_at(self) -> int:

@@ -23,6 +23,7 @@ CUSTOM_TYPE = "openclaw.cache-ttl"
 Kind = Literal["soft", "clear"]
 SOFT: Kind = "soft"
 LONG_CHARS = 4_000
+NOTE_CHARS = 100  # what says that a result was shortened
 
 
 class PruneState(Struct, frozen=True):
@@ -105,18 +106,25 @@ def decide(
     return replace(base, touched_at=now, cuts=cuts) if cuts != state.cuts else state
 
 
-def shorten(messages: Sequence[Message], state: PruneState, *, now: int) -> PruneState:
-    """Return the state with every long result shortened: what is left to do when a provider refuses the history.
+def shorten(messages: Sequence[Message], state: PruneState, *, now: int, keep: int | None = None) -> PruneState:
+    """Return the state with every long result shortened: what is left to do when a history does not fit.
 
-    The same object comes back when there is nothing to gain.
+    `keep` is how many characters of a result may stay where that is less than usual; it holds for all that were shortened
+    before, too. The same object comes back when there is nothing to gain.
     """
     keys = _keys(messages)
+    most = LONG_CHARS if keep is None else keep + NOTE_CHARS
     long = {
         keys[place]: SOFT
         for place, message in enumerate(messages)
-        if keys.get(place, "") not in state.cuts and isinstance(message, ToolResult) and len(message.text) > LONG_CHARS
+        if keys.get(place, "") not in state.cuts and isinstance(message, ToolResult) and len(message.text) > most
     }
-    return replace(state, touched_at=now, cuts={**state.cuts, **long}) if long else state
+    closer = keep is not None and keep < state.head + state.tail and bool(long or state.cuts)
+    if not (long or closer):
+        return state
+    head = state.head if keep is None or not closer else keep - keep // 2
+    tail = state.tail if keep is None or not closer else keep // 2
+    return replace(state, touched_at=now, cuts={**state.cuts, **long}, head=head, tail=tail)
 
 
 def _replace(shown: list[Message], place: int, original: Message, kind: Kind, state: PruneState) -> int:

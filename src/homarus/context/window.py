@@ -13,19 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context import compact
-from homarus.context.budget import Budget, measure
+from homarus.context.budget import LEAST_ROOM, SMALL_WINDOW, Budget, estimate, measure
 from homarus.context.engine import EngineCall
 from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
-from homarus.context.prune import CUSTOM_TYPE, PruneState, apply_cuts, decide, fade_images, shorten
+from homarus.context.prune import CUSTOM_TYPE, NOTE_CHARS, PruneState, apply_cuts, decide, fade_images, shorten
 from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import Cancelled, ConfigError, ModelError
+from homarus.core.errors import Cancelled, ConfigError, HomarusError, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.messages import Assistant, Message
+from homarus.core.messages import Assistant, Message, ToolResult, User
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.settings import size
@@ -35,6 +35,13 @@ from homarus.sessions.writer import SessionWriter
 COMPLETE = "🧹 Auto-compaction complete"
 NO_SUMMARY = "The model gave no summary that would do, so what you said is kept in your own words, shortened."
 MAX_FLUSH_FAILURES = 3
+MIN_RESULT_CHARS = 200
+# About what the question for what should be kept takes, and what the model does about it.
+FLUSH_TOKENS = 300
+ROOM = (
+    "choose a model with a larger window ('/model'), say how large it is (contextWindow), or switch something off: "
+    "fewer tools (tools.allow), no skills (skills.allowBundled: []), shorter files in the workspace"
+)
 
 
 class Cycle(Protocol):
@@ -133,41 +140,81 @@ class SessionWindow:
         return [("custom", {"customType": PIN, "data": {"text": text}}) for text in held]
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
-        """Return what the next call sees; a history that is too long is compacted first."""
+        """Return what the next call sees; a history that is too long is compacted first, and none is sent that does not fit."""
         self._check_prompt()
         messages = await self._view()
         skipped = self._called and not self._facts.compaction.mid_turn_precheck.enabled
         self._called = True
-        if self._gave_up or skipped or (self._ports.host.info.owns_compaction and not self._may_overflow):
+        if skipped or (self._ports.host.info.owns_compaction and not self._may_overflow):
             return messages
-        written, flush_at = self._session.size, self._facts.budget.flush_at
-        forced, heavy = 0 < self._forced <= written, 0 < self._heavy <= written
-        line = 0 if forced or heavy else flush_at  # far below it nothing is due, and nobody needs to know the size
-        tokens = self._measure(messages, line)
-        if self._may_overflow:
-            tokens = max(tokens, self._measure(self._session.history(self._facts.rules), line))
-        if tokens < line:
-            return messages
-        if tokens >= flush_at or forced:
-            await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
-        full = heavy or tokens > self._facts.budget.compact_above
-        if self._facts.compaction.enabled and full and not self._hopeless(tokens):
+        if not self._gave_up:
+            written, flush_at = self._session.size, self._facts.budget.flush_at
+            forced, heavy = 0 < self._forced <= written, 0 < self._heavy <= written
+            line = 0 if forced or heavy else flush_at  # far below it nothing is due, and nobody needs to know the size
+            tokens = self._measure(messages, line)
+            if self._may_overflow:
+                tokens = max(tokens, self._measure(self._session.history(self._facts.rules), line))
+            if tokens < line:
+                return messages
+            if tokens >= flush_at or forced:
+                await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
+            if self._facts.compaction.enabled and (heavy or tokens > self._facts.budget.compact_above):
+                messages = await self._lighten(tokens, cancel)
+        return await self._fitting(messages, cancel)
+
+    async def _lighten(self, tokens: int, cancel: Cancel) -> tuple[Message, ...]:
+        """Compact a history that has grown over its line, unless that failed a moment ago."""
+        if not self._hopeless(tokens):
             occasion, before = self._occasion("threshold"), self._ports.cycle.failed_at
             shrunk = await self._shrink(occasion, tokens, cancel)
             if not shrunk and self._rejected and before is not None and not cancel.cancelled:
                 # Half of what is kept for the answer is used up, and no better summary is to be had.
                 await self._compact(replace(occasion, last_resort=True), tokens, cancel)
+        return await self._view()
+
+    async def _fitting(self, messages: tuple[Message, ...], cancel: Cancel) -> tuple[Message, ...]:
+        """Return a history that leaves room for the answer, made shorter if it must be.
+
+        Some servers refuse what is too long; others cut off its beginning, the rules first, and say nothing.
+        """
+        budget = self._facts.budget
+        if (tokens := self._measure(messages, budget.full_at)) <= budget.full_at:
+            return messages
+        if await self._make_room(tokens, cancel, summarise=not self._gave_up):
             messages = await self._view()
+        while (tokens := self._measure(messages, budget.full_at)) > budget.full_at:
+            if self._prune(self._squeezed(messages)):
+                messages = await self._view()
+            elif tokens > budget.most:
+                raise HomarusError(
+                    f"what is asked now does not fit the model's window: it is about {tokens:,} tokens, of which the prompt"
+                    f" and the tools take {self._facts.fixed_tokens:,}, and the window has {budget.window:,}, of which"
+                    f" {budget.window - budget.most:,} are for the answer",
+                    cure=f"send less at once, start over ('/new'), or {ROOM}",
+                )
+            else:
+                break
         return messages
+
+    def _squeezed(self, messages: tuple[Message, ...]) -> PruneState:
+        """Return the state in which the results of tools share what all the rest leaves of the window, if that is enough to say anything."""
+        results = [estimate(message) for message in messages if isinstance(message, ToolResult)]
+        rest = self._facts.fixed_tokens + sum(map(estimate, messages)) - sum(results)
+        share = (self._facts.budget.full_at - rest) * 4 // max(1, len(results)) - NOTE_CHARS
+        keep = min(share, (self._pruned.head + self._pruned.tail) * 3 // 4)
+        if not results or keep < MIN_RESULT_CHARS:
+            return self._pruned
+        return shorten(messages, self._pruned, now=epoch_ms(self._ports.clock.now()), keep=keep)
 
     def _check_prompt(self) -> None:
         """Raise if there is no room for a conversation beside the prompt: nothing that is done to the history helps then."""
         fixed, window = self._facts.fixed_tokens, self._facts.budget.window
-        if fixed >= window:
+        needed = LEAST_ROOM if window < SMALL_WINDOW else 1
+        if fixed + needed > window:
+            why = f": a conversation with tools needs {needed:,} more than the prompt" if needed > 1 else ""
             raise ConfigError(
-                f"the prompt and the tools take about {fixed:,} tokens, and the model's window has {window:,}",
-                cure="choose a model with a larger window, say how large it is (contextWindow), or switch something off: "
-                "fewer tools (tools.allow), no skills (skills.allowBundled: []), shorter files in the workspace",
+                f"the prompt and the tools take about {fixed:,} tokens, and the model's window has {window:,}{why}",
+                cure=ROOM,
             )
 
     async def accepted(self) -> None:
@@ -191,11 +238,13 @@ class SessionWindow:
 
         False means that what is asked now does not fit by itself.
         """
-        tokens = self._measure(self._session.history(self._facts.rules))
+        return await self._make_room(self._measure(self._session.history(self._facts.rules)), cancel)
+
+    async def _make_room(self, tokens: int, cancel: Cancel, *, summarise: bool = True) -> bool:
         occasion = self._occasion("overflow")
         occasion = replace(occasion, keep_tokens=occasion.room // 4)
         # A model that gave no summary that would do a moment ago gives none now either.
-        if not self._rejected and await self._shrink(occasion, tokens, cancel):
+        if summarise and not self._rejected and await self._shrink(occasion, tokens, cancel):
             return True
         if await self._shorten():
             return True
@@ -239,7 +288,9 @@ class SessionWindow:
         boundary = self._session.boundary
         if boundary is not self._boundary:
             self._boundary, self._since = boundary, boundary.time if boundary else 0
-        return measure(messages, fixed=self._facts.fixed_tokens, since=self._since, line=line)
+        # The same goes for what was counted before results were shortened.
+        since = max(self._since, self._pruned.touched_at)
+        return measure(messages, fixed=self._facts.fixed_tokens, since=since, line=line)
 
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
@@ -290,6 +341,8 @@ class SessionWindow:
         reason = self._flush_due(tokens, compacting=compacting)
         if not reason or cancel.cancelled:
             return
+        if not (shown := self._for_saving(shown)):
+            return
         try:
             saved = await self._ports.flush(reason, shown)
         except ConfigError as problem:
@@ -299,6 +352,17 @@ class SessionWindow:
             self._ports.cycle.flushed()
         else:
             self._ports.cycle.flush_failures += 1
+
+    def _for_saving(self, shown: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return what memory is saved from, so that the request for it fits as well: else with long results cut short, else
+        the newest of it, from a message of a person on."""
+        room = self._facts.budget.full_at - FLUSH_TOKENS
+        if self._measure(shown, room) <= room:
+            return shown
+        shown = apply_cuts(shown, shorten(shown, PruneState(), now=0, keep=MIN_RESULT_CHARS))
+        room -= self._facts.fixed_tokens
+        starts = [place for place, message in enumerate(shown) if isinstance(message, User)]
+        return next((shown[place:] for place in starts if sum(map(estimate, shown[place:])) <= room), ())
 
     async def _shrink(self, occasion: compact.Occasion, tokens: int, cancel: Cancel) -> bool:
         done = await self._compact(occasion, tokens, cancel)

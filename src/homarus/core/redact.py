@@ -176,11 +176,19 @@ def _without_pairs(text: str, pattern: re.Pattern[str], mark: str) -> str:
             if at >= done and is_secret_name(name.replace("%5F", "_").replace("%2D", "-"))
             else None
         )
-        hidden = _hidden(value[0], found[1], name, mark) if value else None
+        hidden = (
+            _hidden(value[0], found[1], name, mark) if value and not _of_path(text, found.start(1), value[0]) else None
+        )
         if value and hidden is not None:
             out += [text[done:at], hidden]
             done = value.end()
     return "".join([*out, text[done:]]) if out else text
+
+
+def _of_path(text: str, end: int, value: str) -> bool:
+    """Say whether a value is the path that ends in its name, or a folder of it: `/etc/passwd: /etc is …` tells nothing new."""
+    path = re.compile(r"/[^\s:=\"'`]*\Z").search(text, max(0, end - 500), end)
+    return path is not None and value.startswith("/") and f"{path[0]}/".startswith(f"{value.rstrip(',;.)]}')}/")
 
 
 def _hidden(value: str, separator: str, name: str, mark: str) -> str | None:

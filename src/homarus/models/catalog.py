@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.config.keypath import KeyPath
 from homarus.config.known import near
 from homarus.config.view import Config
 from homarus.core.patterns import late
@@ -75,6 +76,19 @@ def check(config: Config) -> None:
                 config.report("info", (*path, "api"), message, f"spoken here are {', '.join(_protocols())}")
         if provider.base_url and not _ADDRESS.match(provider.base_url):
             config.report("error", (*path, "baseUrl"), "is no address", "write it like https://host/v1")
+        _check_windows(config, path, provider)
+
+
+def _check_windows(config: Config, path: KeyPath, provider: ProviderSettings) -> None:
+    """Report windows that say nothing: what holds then is the size that an unknown one has."""
+    sizes: list[tuple[KeyPath, int | None]] = [((*path, "contextWindow"), provider.context_window)]
+    for place, model in enumerate(provider.models):
+        where = (*path, "models", place)
+        sizes += [((*where, "contextWindow"), model.context_window), ((*where, "contextTokens"), model.context_tokens)]
+    for key, size in sizes:
+        if size is not None and size <= 0:
+            cure = f"leave it out: unknown ones count {UNKNOWN_WINDOW:,} tokens"
+            config.report("warning", key, "is no size of a window and counts for nothing", cure)
 
 
 @functools.cache

@@ -57,7 +57,9 @@ async def probe(http: HttpClient, provider: str, base_url: str, seconds: float =
         async with asyncio.timeout(seconds or SECONDS):
             # On most machines nobody is there, and the HTTP client need not even be loaded to find that out.
             address = urlsplit(base_url)
-            _, writer = await asyncio.open_connection(address.hostname, address.port or 80)
+            _, writer = await asyncio.open_connection(
+                address.hostname, address.port or (443 if address.scheme == "https" else 80)
+            )
             writer.close()
             rows = _rows(await _asked(http, "GET", f"{base_url.rstrip('/')}/models"))
             windows = await _run_with(http, provider, base_url.rstrip("/").removesuffix("/v1"), rows)

@@ -204,6 +204,14 @@ def wire_name(host: str) -> bytes:
         raise Refused(f"'{single_line(name, 100)}' is no host", "check the address") from problem
 
 
+def sendable(value: str) -> bool:
+    """Say whether a header can carry a value, such as a key."""
+    try:
+        return not _UNFIT.search(value) and bool(value.encode("latin-1"))
+    except UnicodeEncodeError:
+        return False
+
+
 def _headers(target: SplitResult, given: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
     place = target.netloc.rpartition("@")[2]
     if not place.isascii():

@@ -35,6 +35,8 @@ class Place(Struct, frozen=True):
 _SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/root", "/run", "/var/run", "/var/lib/docker")
 _SECRETS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config/gcloud", ".netrc", ".password-store", ".openclaw")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What is said of a folder that is not opened to an agent.
+TOO_MUCH = "holds keys, a whole home, or what controls this machine"
 Available = Callable[[Backend], bool]
 
 
@@ -168,8 +170,12 @@ def controls(workspace: Path, home: Path) -> bool:
 
 def may_lend(folder: Path, home: Path, state_dir: Path) -> bool:
     """Say whether a real path can be opened to a turn by the owner's word: work, and not keys or a whole home."""
-    state = real_path(str(state_dir))
-    return not folder.is_relative_to(state) and not _gives_away(str(folder), real_path(str(home)), state)
+    return not folder.is_relative_to(real_path(str(state_dir))) and may_live(folder, home, state_dir)
+
+
+def may_live(folder: Path, home: Path, state_dir: Path) -> bool:
+    """Say whether a real path can be an agent's workspace: one that gives more away is shown to no sandbox."""
+    return not _gives_away(str(folder), real_path(str(home)), real_path(str(state_dir)))
 
 
 def has_backend(backend: Backend) -> bool:

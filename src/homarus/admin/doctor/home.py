@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.admin.places import unfit, unmade
 from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
@@ -56,24 +57,24 @@ def check_channels(home: Home) -> list[Finding]:
 def check_workspaces(home: Home) -> list[Finding]:
     """Every agent's workspace is there; a folder that looks like one and belongs to nobody is named."""
     findings = []
-    known = all_workspaces(home.config, home.env)
-    for workspace in known:
+    known, paths = all_workspaces(home.config, home.env), home.config.paths
+    # What cannot be one is told with the configuration: there it is mended.
+    fit = [workspace for workspace in known if not unfit(workspace, paths)]
+    for workspace in fit:
         if not workspace.is_dir():
-            findings.append(
-                Finding("workspace.missing", Severity.INFO, "does not exist yet", str(workspace), "run 'homarus setup'")
-            )
+            findings.append(_missing(workspace))
         elif not os.access(workspace, os.W_OK):
             findings.append(
                 Finding("workspace.read_only", Severity.WARNING, "cannot be written", str(workspace), "check its owner")
             )
-    places = workspace_places(home.config.paths)
+    places = workspace_places(paths)
     for agent in home.config.agents:
         workspace = resolve_workspace(home.config, agent.id, home.env)
-        gone = missing_files(workspace, agent.block("", WorkspaceSettings), places) if workspace.is_dir() else ()
+        laid_out = workspace.is_dir() and not unfit(workspace, paths)
+        gone = missing_files(workspace, agent.block("", WorkspaceSettings), places) if laid_out else ()
         if gone:
             message, cure = f"has no {', '.join(gone)}", "run 'homarus setup'"
             findings.append(Finding("workspace.incomplete", Severity.INFO, message, str(workspace), cure))
-    paths = home.config.paths
     real = {workspace.resolve() for workspace in known}
     # Older installations made the last two.
     for folder in [*sorted(paths.state_dir.glob("workspace*")), paths.home / "openclaw", paths.home / "clawd"]:
@@ -84,7 +85,14 @@ def check_workspaces(home: Home) -> list[Finding]:
                     "workspace.extra", Severity.WARNING, message, str(folder), "bind it to an agent or move it away"
                 )
             )
-    return findings or ok("workspace", f"{len(known)} workspace(s) in place")
+    return findings or (ok("workspace", f"{len(fit)} workspace(s) in place") if fit else [])
+
+
+def _missing(workspace: Path) -> Finding:
+    if why := unmade(workspace):
+        message = f"does not exist, and cannot be made: {why}"
+        return Finding("workspace.missing", Severity.ERROR, message, str(workspace), "mount it, or name another folder")
+    return Finding("workspace.missing", Severity.INFO, "does not exist yet", str(workspace), "run 'homarus setup'")
 
 
 def check_openclaw(home: Home) -> list[Finding]:
