@@ -110,7 +110,7 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     },
     # On IRC these are the rooms to join, and no rules for them.
     **dict.fromkeys(("channels.*.channels", "channels.*.accounts.*.channels"), ((dict, list), "an object or a list")),
-    **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins"), (dict, "an object")),
+    **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins", "secrets"), (dict, "an object")),
     "agents.list": (list, "a list"),
     "agents.entries": (dict, "an object"),
     "bindings": (list, "a list"),

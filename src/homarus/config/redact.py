@@ -24,7 +24,7 @@ _SECRET_KEY = late(
 # Names that only sound like secrets: they say where one lies, or how it is used.
 _PLAIN_KEY = late(
     r"^secrets$|^(?:main|default|provider|row|primary|sort|cache|hot|idempotency|session)_keys?$"
-    r"|(?:provider|source|mode|file|path|ref|name|env|env_?var|type|ttl|prefix(?:es)?)$",
+    r"|(?:provider|source|mode|file|path|ref|name|env|env_?var|type|ttl|prefix(?:es)?|scopes)$",
     re.IGNORECASE,
 )
 # Objects whose every text may be one: request headers and variables.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
-from homarus.config.convert import convert
+from homarus.config.convert import convert, fails_closed
 from homarus.config.keypath import KeyPath, lookup
 from homarus.config.known import TOP, Node, known_tree, near, without_effect
 from homarus.config.report import Severity
@@ -34,7 +34,8 @@ _WORDS = frozenset(
             "budget",
         ),
         *("allow", "alsoAllow", "deny", "allowlist", "allowBundled", "allowFrom", "groupAllowFrom", "ownerAllowFrom"),
-        *("dmPolicy", "groupPolicy", "sendPolicy", "enabled"),
+        *("dmPolicy", "groupPolicy", "sendPolicy", "enabled", "dmScope", "actions", "activeHours", "trustedDirs"),
+        *("secretScopes", "rateLimit", "trustedProxy", "allowedAgentIds", "allowedSessionKeyPrefixes"),
     }
 )
 # Whole parts that hold rules, and tables of such parts: an agent, a channel, a skill, a hook.
@@ -44,9 +45,10 @@ _TABLES = {
     ("channels",),
     ("skills", "entries"),
     ("hooks", "internal", "entries"),
+    ("secrets", "providers"),
 }
-_WHOLE = {("agents",), ("agents", "defaults"), ("skills",), ("hooks",), ("hooks", "internal"), *_TABLES}
-# Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are here.
+# Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are
+# here, and those that hold little else than rules.
 RESTRICTIVE = (
     "accessGroups",
     "tools",
@@ -60,27 +62,55 @@ RESTRICTIVE = (
     "session.sendPolicy",
     "gateway.tools",
     "gateway.nodes",
+    "gateway.auth.rateLimit",
+    "gateway.auth.trustedProxy",
+    "hooks.mappings",
+    "cron.budget",
+    "agents.defaults.heartbeat.budget",
+    "agents.defaults.heartbeat.activeHours",
+    "secrets.providers",
 )
 _CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
 # Keys of an agent that restrict it.
 _OF_AGENT = frozenset({"tools", "sandbox", "modelPolicy", "budget", "skills", "subagents"})
 _OF_ALL = frozenset({"tools", "commands", "skills", "hooks", "approvals"})
+_OF_CHILDREN = ("maxSpawnDepth", "maxChildrenPerAgent", "maxConcurrent", "runTimeoutSeconds")
+_OF_HOOKS = ("allowedAgentIds", "allowedSessionKeyPrefixes")
 # Objects with other things in them too, and the keys of theirs that restrict.
 _HOLDERS: dict[KeyPath, frozenset[str]] = {
-    ("agents", "defaults"): _OF_AGENT,
-    ("hooks",): frozenset({"internal"}),
-    ("session",): frozenset({"sendPolicy"}),
-    ("gateway",): frozenset({"tools", "nodes"}),
+    ("agents", "defaults"): _OF_AGENT | {"heartbeat"},
+    ("agents", "defaults", "heartbeat"): frozenset({"budget", "activeHours", "maxErrors"}),
+    ("agents", "defaults", "subagents"): frozenset({*_OF_CHILDREN, "allowAgents"}),
+    ("hooks",): frozenset({"internal", "mappings", *_OF_HOOKS}),
+    ("session",): frozenset({"sendPolicy", "dmScope"}),
+    ("gateway",): frozenset({"tools", "nodes", "auth", "controlUi"}),
+    ("gateway", "auth"): frozenset({"secretScopes", "rateLimit", "trustedProxy"}),
+    ("gateway", "controlUi"): frozenset({"enabled"}),
+    ("cron",): frozenset({"enabled", "budget"}),
+    ("secrets",): frozenset({"providers"}),
     ("channels",): frozenset({"defaults"}),
 }
-# What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
-_MUST_FIT = {
+# What must be right to the letter: there is no strictest reading of a sum of money or of a list of models. `*` is any name.
+_MUST_FIT: dict[str, tuple[str, ...]] = {
     "agents.defaults.modelPolicy": ("allow",),
     "agents.defaults#turns": ("budget",),
+    "agents.defaults.heartbeat": ("budget", "activeHours", "maxErrors"),
+    "agents.defaults.subagents": _OF_CHILDREN,
     "skills": ("allowBundled", "entries"),
+    "gateway": ("auth", "tools", "nodes", "controlUi.enabled"),
+    "hooks": ("mappings", *_OF_HOOKS),
+    "session": ("dmScope",),
+    "cron": ("enabled", "budget"),
+    "secrets": ("providers.*.allowlist", "providers.*.trustedDirs"),
+    "channels.*#speech": ("actions",),
+    "channels.*.accounts.*#speech": ("actions",),
 }
 # What holds no rule, whatever its name was to be.
 _EMPTY: tuple[Any, ...] = (None, {})
+# Each of these and what it stands in, as a whole.
+_WHOLE = _TABLES | {
+    path[:size] for path in (*_HOLDERS, *map(path_of, RESTRICTIVE)) for size in range(1, len(path) + 1)
+}
 _STOPS = "nothing runs until it is corrected, because this key restricts what may happen"
 
 
@@ -164,15 +194,25 @@ def _misnamed_below(document: dict[str, Any]) -> Iterator[Fault]:
 
 
 def _unfit(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    heard: list[tuple[KeyPath, str]] = []
-    for name, keys in _MUST_FIT.items():
+    for name, places in _MUST_FIT.items():
+        patterns = [path_of(place) for place in places]
         for path in _places(document, path_of(name)):
-            block = lookup(document, path)
-            chosen = {key: block[key] for key in keys if key in block} if isinstance(block, dict) else block
-            if chosen not in (None, {}):
-                convert(chosen, load_block(name), lambda where, why: heard.append((where, why)), path)
-    # An entry of a skill that cannot be read switches that skill off; the table around it has no such reading.
-    return (item for item in heard if item[0][0] != "skills" or len(item[0]) <= 2)
+            yield from _misfits(lookup(document, path), name, patterns, path)
+
+
+def _misfits(block: Any, name: str, patterns: list[KeyPath], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the bad values at, in or around these places of a block, but for those around which something has a strictest reading."""
+    keys = {str(pattern[0]) for pattern in patterns}
+    chosen = {key: block[key] for key in keys if key in block} if isinstance(block, dict) else block
+    if chosen in (None, {}):
+        return
+    into, heard = load_block(name), list[tuple[KeyPath, str]]()
+    convert(chosen, into, lambda where, why: heard.append((where, why)), path)
+    for where, why in heard:
+        steps = where[len(path) :]
+        meant = any(all(a in ("*", b) for a, b in zip(pattern, steps, strict=False)) for pattern in patterns)
+        if meant and not fails_closed(into, steps):
+            yield where, why
 
 
 def _slip(path: KeyPath, meant: str, *, stops: bool) -> Fault:

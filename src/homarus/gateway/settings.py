@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 DEFAULT_PORT = 18789
+Positive = Annotated[int, Meta(ge=1)]
 
 
 class RateLimit(Struct, frozen=True, rename="camel"):
     """After so many wrong credentials within the window, an address is locked out. Loopback is only ever spared without a browser."""
 
-    max_attempts: int = 10
-    window_ms: int = 60_000
-    lockout_ms: int = 300_000
+    max_attempts: Positive = 10
+    window_ms: Positive = 60_000
+    lockout_ms: Positive = 300_000
     exempt_loopback: bool = True
 
 

@@ -58,6 +58,20 @@ class ExecApprovals(Struct, frozen=True, rename="camel"):
     approvers: tuple[str | int, ...] = ()
 
 
+class ActionSwitches(Struct, frozen=True, rename="camel"):
+    """What may be done in the chats of an account besides answering, and the names that OpenClaw has for it on some platforms."""
+
+    reactions: bool = True
+    edits: bool = True
+    deletes: bool = True
+    polls: bool = True
+    messages: bool = True
+    edit_message: bool = True
+    delete_message: bool = True
+    poll: bool = True
+    send_message: bool = True
+
+
 class ChatSettings(Struct, frozen=True, rename="camel"):
     """`channels.<id>` and one of its accounts: how the agent writes there."""
 
@@ -67,8 +81,18 @@ class ChatSettings(Struct, frozen=True, rename="camel"):
     exec_approvals: ExecApprovals = ExecApprovals()
     streaming: StreamingSettings = StreamingSettings()
     retry: RetrySettings = RetrySettings()
-    # What the message tool may do there: `reactions`, `edits`, `deletes`, `polls`.
-    actions: dict[str, bool] = {}
+    actions: ActionSwitches = ActionSwitches()
+
+    def is_off(self, action: str) -> bool:
+        """Say whether one of `reactions`, `edits`, `deletes`, `polls` and `messages` is switched off, by whichever name."""
+        may = self.actions
+        return not {
+            "reactions": may.reactions,
+            "edits": may.edits and may.edit_message,
+            "deletes": may.deletes and may.delete_message,
+            "polls": may.polls and may.poll,
+            "messages": may.messages and may.send_message,
+        }[action]
 
 
 class GroupReplies(Struct, frozen=True, rename="camel"):

@@ -46,11 +46,12 @@ class SubagentSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def depth(self) -> int:
-        return max(1, min(self.max_spawn_depth, DEEPEST))
+        """Return how many generations there may be; zero is none."""
+        return max(0, min(self.max_spawn_depth, DEEPEST))
 
     @property
     def width(self) -> int:
-        return max(1, self.max_children_per_agent)
+        return max(0, self.max_children_per_agent)
 
     @property
     def model_name(self) -> str:
