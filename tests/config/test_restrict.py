@@ -350,6 +350,7 @@ def test_what_is_known_or_nobodys_or_restricts_nothing_does_not_stop_it(home, te
         '{ hooks: { allowedSessionKeyPrefixes: "hook:" } }',
         "{ hooks: { mappings: [{ agentId: 5 }] } }",
         '{ session: { dmScope: "per_peer" } }',
+        '{ messages: { groupChat: { visibleReplies: "message_toll" } } }',
         '{ cron: { budget: { money: "5 euro" } } }',
         "{ cron: { budget: { money: -1 } } }",
         "{ cron: { budget: 5 } }",

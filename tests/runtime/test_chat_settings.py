@@ -34,3 +34,27 @@ def test_an_account_streams_as_its_channel_but_for_what_it_says_itself(
     streaming = chat_settings(load_config(resolve_paths(env), env), "telegram", "work").streaming
     assert (streaming.mode, streaming.block.enabled) == (mode, blocks)
     assert (streaming.chunk_mode or None) == chunk_mode
+
+
+@pytest.mark.parametrize(
+    ("channel", "account", "off"),
+    [
+        ({}, {}, set()),
+        ({"reactions": False, "edits": False}, {"polls": False}, {"reactions", "edits", "polls"}),
+        ({"messages": False}, {"messages": True}, set()),
+        (
+            {"sendMessage": False, "editMessage": False, "deleteMessage": False, "poll": False},
+            {"messages": True},
+            {"messages", "edits", "deletes", "polls"},
+        ),
+    ],
+)
+def test_an_action_is_off_by_either_name_and_an_account_only_changes_what_it_names(
+    tmp_path: Path, channel: dict[str, bool], account: dict[str, bool], off: set[str]
+) -> None:
+    document = {"channels": {"telegram": {"actions": channel, "accounts": {"work": {"actions": account}}}}}
+    (tmp_path / ".openclaw").mkdir()
+    (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(document))
+    env = {"HOME": str(tmp_path)}
+    found = chat_settings(load_config(resolve_paths(env), env), "telegram", "work")
+    assert {name for name in ("reactions", "edits", "deletes", "polls", "messages") if found.is_off(name)} == off

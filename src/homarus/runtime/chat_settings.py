@@ -152,7 +152,8 @@ def chat_settings(config: Config, channel: str, account: str) -> ChatSettings:
     accounts = own.pop("accounts", None)
     for name, inner in accounts.items() if isinstance(accounts, dict) else ():
         if normalize_account_id(str(name)) == account and isinstance(inner, dict):
-            own |= {**inner, "streaming": merge(own.get("streaming") or {}, inner.get("streaming") or {})}
+            both = {key: merge(own.get(key) or {}, inner.get(key) or {}) for key in ("streaming", "actions")}
+            own |= {**inner, **both}
     return config.convert_block(own, ChatSettings, ("channels", channel))
 
 
