@@ -324,6 +324,7 @@ def test_a_limit_that_nobody_knows_is_no_limit_and_stops_the_program(home) -> No
         '{ agents: { defaults: { subagents: { thinkin: "high" } } }, gateway: { auth: { token: "${UNSET}" } } }',
         '{ gateway: { auth: { allowTailscale: true }, controlUi: { basePath: "x" } }, hooks: { gmail: {} } }',
         "{ channels: { telegram: { actions: { sendMessage: false, sticker: false } } } }",
+        '{ sandbox: {}, agents: { main: { model: "a/b" }, defaults: { sandbox: { prune: {} } } }, browser: {} }',
         '{ secrets: { providers: { e: { source: "env", timeoutMs: "soon" } } } }',
     ],
 )
@@ -367,6 +368,31 @@ def test_a_wrong_value_without_a_strictest_reading_stops_the_program(home, text:
     home.write(text)
     with pytest.raises(ConfigError, match=r"openclaw.json:1: .*nothing runs until it is corrected"):
         load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "place"),
+    [
+        ('{ tools: { sandbox: { deny: ["exec"] } } }', "tools.sandbox.deny", "tools.sandbox.tools.deny"),
+        ('{ tools: { subagents: { deny: ["exec"] } } }', "tools.subagents.deny", "tools.subagents.tools.deny"),
+        ('{ agents: { tools: { deny: ["exec"] } } }', "agents.tools", "agents.defaults.tools"),
+        ('{ agents: { work: { tools: { deny: ["exec"] } } } }', "agents.work", "agents.entries.work"),
+        ('{ sandbox: { workspaceAccess: "none" } }', "sandbox", "agents.defaults.sandbox"),
+        ('{ deny: ["exec"] }', "deny", "tools.deny"),
+        ('{ dmScope: "per-peer" }', "dmScope", "session.dmScope"),
+        ('{ agents: { list: [{ id: "a", deny: ["exec"] }] } }', "agents.list[0].deny", "agents.entries.a.tools.deny"),
+        ('{ channels: { telegram: { deny: ["exec"] } } }', "channels.telegram.deny", "channels.telegram.tools.deny"),
+        ('{ gateway: { deny: ["exec"] } }', "gateway.deny", "gateway.tools.deny"),
+        ('{ tools: { denied: ["exec"] } }', "tools.denied", "deny"),
+        ('{ tools: { disallow: ["exec"] } }', "tools.disallow", "deny"),
+        ('{ plugins: { blocklist: ["x"] } }', "plugins.blocklist", "deny"),
+    ],
+)
+def test_rules_that_stand_where_nothing_reads_them_stop_the_program(home, text: str, key: str, place: str) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(home.paths, home.env)
+    assert f"openclaw.json:1: {key}: " in str(caught.value) and f"did you mean '{place}'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(

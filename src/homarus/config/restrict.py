@@ -13,7 +13,7 @@ from typing import Any
 from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
 from homarus.config.convert import convert, fails_closed
 from homarus.config.keypath import KeyPath, lookup
-from homarus.config.known import TOP, Node, known_tree, near, without_effect
+from homarus.config.known import HELD, TOP, Node, belongs, known_tree, near, without_effect
 from homarus.config.report import Severity
 from homarus.config.view import Config
 
@@ -148,16 +148,24 @@ def _misnamed(document: dict[str, Any]) -> Iterator[Fault]:
     """Yield names that are nearly those of something that restricts. The right one beside it excuses nothing: both were meant."""
     agents = document.get("agents")
     agents = agents if isinstance(agents, dict) else {}
-    for table, names, at in ((document, TOP, ()), (agents, frozenset({"defaults", "entries", "list"}), ("agents",))):
-        for key in table.keys() - names:
-            meant = near(key, names, taken=table)
-            if meant:
-                stops = meant in _OF_ALL and table[key] not in _EMPTY
-                yield _slip((*at, key), meant, stops=stops or _holds_rules(table[key]))
+    yield from _misnamed_at(document, TOP, ())
+    yield from _misnamed_at(agents, frozenset({"defaults", "entries", "list"}), ("agents",))
     for holder, restricting in _HOLDERS.items():
         for path in _objects(document, holder):
             yield from _misnamed_in(lookup(document, path), path, restricting)
     yield from _misnamed_below(document)
+
+
+def _misnamed_at(table: dict[str, Any], names: frozenset[str], at: KeyPath) -> Iterator[Fault]:
+    for key in table.keys() - names:
+        rules = _holds_rules(table[key])
+        if meant := near(key, names, taken=table):
+            stops = meant in _OF_ALL and table[key] not in _EMPTY
+            yield _slip((*at, key), meant, stops=stops or rules)
+        elif meant := _belongs(key, table[key], at):
+            yield _slip((*at, key), meant, stops=True)
+        elif at and rules:  # an agent that stands where no agent is read
+            yield _slip((*at, key), f"agents.entries.{key}", stops=True)
 
 
 def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[str]) -> Iterator[Fault]:
@@ -170,6 +178,17 @@ def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[st
     for key in doubtful:
         if key not in here.names:
             yield _slip((*path, key), near(key, restricting, taken=table), stops=table[key] not in _EMPTY)
+    for key in (table.keys() & HELD) - restricting:
+        if meant := _belongs(key, table[key], path):
+            yield _slip((*path, key), meant, stops=True)
+
+
+def _belongs(key: str, value: Any, at: KeyPath) -> str:
+    """Return where a rule is read that stands where nothing reads it, or nothing."""
+    if key not in HELD or value in _EMPTY:
+        return ""
+    here = _node(known_tree(), at)
+    return "" if key in here.names else belongs(key, here, at)
 
 
 def _misnamed_below(document: dict[str, Any]) -> Iterator[Fault]:
