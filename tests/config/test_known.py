@@ -132,7 +132,7 @@ def test_a_mistyped_key_is_kept_and_named(load, home, text: str, key: str, meant
         ("{ agents: { defaults: { thinkingDefault: 'hihg' } } }", "agents.defaults.thinkingDefault", "mean 'high'?"),
         ("{ agents: { defaults: { sandbox: { mode: 'al' } } } }", "agents.defaults.sandbox.mode", "mean 'all'?"),
         ("{ tools: { profile: 'codding' } }", "tools.profile", "did you mean 'coding'?"),
-        ("{ tools: { byProvider: { x: { profile: 'ful' } } } }", "tools.byProvider.x.profile", "mean 'full'?"),
+        ("{ tools: { byProvider: { zai: { profile: 'ful' } } } }", "tools.byProvider.zai.profile", "mean 'full'?"),
         ("{ models: { mode: 'mergee' } }", "models.mode", "did you mean 'merge'?"),
         ("{ messages: { queue: { mode: 'steeer' } } }", "messages.queue.mode", "did you mean 'steer'?"),
         ("{ messages: { queue: { drop: 'olde' } } }", "messages.queue.drop", "did you mean 'old'?"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from homarus.config.blocks import load_block
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import load_config, remember_good
 from homarus.config.paths import resolve_paths
 from homarus.config.view import Config
@@ -393,6 +394,49 @@ def test_rules_that_stand_where_nothing_reads_them_stop_the_program(home, text: 
     with pytest.raises(ConfigError) as caught:
         load_config(home.paths, home.env)
     assert f"openclaw.json:1: {key}: " in str(caught.value) and f"did you mean '{place}'?" in str(caught.value)
+
+
+_ROWS = 'agents: { list: [{ id: "main" }, { id: "guest" }] }, bindings: [{ agentId: "guest", match: { channel: "%s" } }]'
+_SENDS = 'session: { sendPolicy: { rules: [{ action: "deny", match: { channel: "%s" } }] } }'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "meant"),
+    [
+        (
+            '{ models: { providers: { fake: {} } }, tools: { byProvider: { fakee: { deny: ["exec"] } } } }',
+            "tools.byProvider.fakee",
+            "fake",
+        ),
+        (
+            '{ agents: { list: [{ id: "a", tools: { byProvider: { "opena/gpt-5": { deny: ["exec"] } } } }] } }',
+            'agents.list[0].tools.byProvider["opena/gpt-5"]',
+            "openai",
+        ),
+        (f"{{ {_ROWS % 'ircc'} }}", "bindings[0].match.channel", "irc"),
+        (f"{{ {_SENDS % 'telegarm'} }}", "session.sendPolicy.rules[0].match.channel", "telegram"),
+    ],
+)
+def test_a_rule_about_what_is_nearly_called_so_stops_the_program(home, text: str, key: str, meant: str) -> None:
+    found = home.load(text).unusable
+    assert found is not None and format_path(parse_path(found.key)) == format_path(parse_path(key))
+    assert f"did you mean '{meant}'?" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('{ tools: { byProvider: { "OpenAI/gpt-5": { deny: ["exec"] }, "z.ai": { deny: ["exec"] } } } }', []),
+        ('{ tools: { byProvider: { antigravity: { deny: ["exec"] } } } }', ["tools.byProvider.antigravity"]),
+        (f"{{ {_ROWS % 'IRC'}, {_SENDS % 'cron'}, channels: {{ plugged: {{}} }} }}", []),
+        (f"{{ {_ROWS % 'plugged'}, channels: {{ plugged: {{}} }} }}", []),
+        (f"{{ {_ROWS % 'msteams'} }}", ["bindings[0].match.channel"]),
+        (f"{{ {_SENDS % 'imessage'} }}", ["session.sendPolicy.rules[0].match.channel"]),
+    ],
+)
+def test_a_rule_about_what_nothing_here_is_called_is_named_at_the_start(home, text: str, keys: list[str]) -> None:
+    home.write(text)
+    assert [problem.key for problem in load_config(home.paths, home.env).problems] == keys
 
 
 @pytest.mark.parametrize(

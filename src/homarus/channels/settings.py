@@ -28,6 +28,8 @@ Visibility = Literal["all", "allowlist", "allowlist_quote"]
 Bots = bool | Literal["mentions"]
 Reactions = Literal["off", "own", "all", "allowlist"]
 
+# Where orders come from that no platform brings.
+_INNER = ("acp", "boot", "cron", "heartbeat", "hook", "mcp", "openai", "subagent", "system")
 # Keys of these blocks that other packages read, or that have no effect; a slip is told apart from them.
 _ELSEWHERE = (
     *("accounts", "tools", "toolsBySender", "streaming", "blockStreaming", "retry", "ackReaction", "responsePrefix"),
@@ -350,6 +352,17 @@ def check(config: Config) -> None:
                 _check_keys(config, manifest, own, ("channels", name, "accounts", account))
         for account in accounts_of(config, manifest, config.env).values():
             _check_rules(config, account)
+
+
+def unknown_channels(config: Config, path: tuple[str, ...]) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Yield where the rows of a list match a channel that nothing here is called, each with the one that is nearly called so."""
+    rows, table = config.lookup(path), config.get("channels")
+    known = {*manifests(), *(table if isinstance(table, dict) else ()), *RESERVED, *_INNER}
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
+        match = row.get("match") if isinstance(row, dict) else None
+        name = match.get("channel") if isinstance(match, dict) else None
+        if isinstance(name, str) and name.strip() and name.strip().lower() not in known:
+            yield (*path, index, "match", "channel"), f"there is no channel '{name}' here", near(name, known)
 
 
 def _check_keys(config: Config, manifest: Manifest, block: Mapping[str, Any], path: tuple[str, ...]) -> None:

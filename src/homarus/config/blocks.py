@@ -100,6 +100,14 @@ CHECKS = {
     "broadcast": "homarus.sessions.routing:check",
 }
 
+# Rules that name what only their package knows. It yields each name that nothing has, by its path, with what it is and
+# what was nearly meant: then nothing runs, because the rule would be about nothing.
+NAMES = {
+    "tools.byProvider": "homarus.models.catalog:unknown_providers",
+    "session.sendPolicy.rules": "homarus.channels.settings:unknown_channels",
+    "bindings": "homarus.channels.settings:unknown_channels",
+}
+
 
 # What holds blocks, or is read by hand, and must have this shape for anything below it to count.
 SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {

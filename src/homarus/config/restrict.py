@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
+from homarus.config.blocks import BLOCKS, NAMES, SHAPES, instances, load_block, load_named, path_of
 from homarus.config.convert import convert, fails_closed
 from homarus.config.keypath import KeyPath, lookup
 from homarus.config.known import HELD, TOP, Node, belongs, known_tree, near, without_effect
@@ -133,6 +133,14 @@ def faults(config: Config) -> Iterator[Fault]:
     yield from _misnamed(config.document)
     for path, reason in _unfit(config.document):
         yield "error", path, reason, _STOPS
+    for name, place in NAMES.items():
+        steps = path_of(name)
+        of_agents = _places(config.document, ("agents", "defaults", *steps)) if steps[0] == "tools" else ()
+        for path in (steps, *of_agents):
+            if lookup(config.document, path):
+                for where, what, meant in load_named(place)(config, path):
+                    cure = f"did you mean '{meant}'? {_STOPS}" if meant else "this rule is about nothing until there is"
+                    yield "error" if meant else "warning", where, what, cure
 
 
 def _misshapen(config: Config) -> Iterator[Fault]:

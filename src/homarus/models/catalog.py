@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.config.keypath import KeyPath
 from homarus.config.known import near
 from homarus.config.view import Config
 from homarus.core.patterns import late
@@ -75,6 +76,18 @@ def check(config: Config) -> None:
                 config.report("info", (*path, "api"), message, f"spoken here are {', '.join(_protocols())}")
         if provider.base_url and not _ADDRESS.match(provider.base_url):
             config.report("error", (*path, "baseUrl"), "is no address", "write it like https://host/v1")
+
+
+def unknown_providers(config: Config, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield the keys of a table by provider that name none which is known here, each with the one that is nearly called so."""
+    table = config.lookup(path)
+    built_in = _built_in()
+    named = (config.get("models.providers"), built_in["providers"], built_in["models"])
+    known = {normalize_provider(name) for each in named for name in (each if isinstance(each, dict) else ())}
+    for key in table if isinstance(table, dict) else ():
+        provider = normalize_provider(key.partition("/")[0])
+        if provider not in known:
+            yield (*path, key), f"there is no provider '{provider}' here", near(provider, known)
 
 
 @functools.cache

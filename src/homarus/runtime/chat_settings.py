@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from homarus.config.convert import one_of
 from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.messages import Inbound
@@ -113,14 +114,15 @@ class SendMatch(Struct, frozen=True, rename="camel"):
     """Which sessions a rule is about; what is not named fits all."""
 
     channel: str = ""
-    chat_type: str = ""
+    chat_type: Annotated[str, one_of(("direct", "group", "channel", "room"), also=("dm",))] = ""
     key_prefix: str = ""
     raw_key_prefix: str = ""
 
     def fits(self, route: Route, chat_type: str) -> bool:
         key = str(route.session_key)
         bare = key.split(":", 2)[-1]
-        named = self.channel in ("", route.channel) and self.chat_type in ("", chat_type)
+        channel, kind = self.channel.strip().lower(), self.chat_type.strip().lower()
+        named = channel in ("", route.channel.lower()) and {"dm": "direct"}.get(kind, kind) in ("", chat_type)
         return named and bare.startswith(self.key_prefix) and key.startswith(self.raw_key_prefix)
 
 
