@@ -64,6 +64,7 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
     "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
     "cron": "homarus.automation.settings:CronSettings",
+    "memory": "homarus.memory.settings:CitationSettings",
     "memory.reflect": "homarus.automation.settings:ChoreSettings",
     "memory.dreaming": "homarus.memory.bank.dream:Gates",
     "hooks": "homarus.automation.webhooks:HookSettings",
@@ -93,6 +94,8 @@ MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
 CHECKS = {
     "channels": "homarus.channels.settings:check",
     "models": "homarus.models.catalog:check",
+    "agents": "homarus.models.catalog:check_named",
+    "agents#targets": "homarus.channels.settings:check_targets",
     "plugins": "homarus.admin.named:check_plugins",
     "skills": "homarus.admin.named:check_skills",
     "hooks": "homarus.admin.named:check_hooks",
@@ -153,7 +156,7 @@ def validate(config: Config) -> list[Problem]:
             for agent in config.agents:
                 if (value := agent.get(format_path(own))) is not None:
                     _check(config, value, into, ("agents", "entries", agent.id, *own))
-    for place in dict.fromkeys(place for name, place in CHECKS.items() if config.document.get(name)):
+    for place in dict.fromkeys(place for name, place in CHECKS.items() if config.document.get(str(path_of(name)[0]))):
         load_named(place)(config)
     for found in without_effect(config.document, known_tree()):
         _name(config, found)

@@ -34,7 +34,6 @@ BY_HAND = (
     "gateway.channelHealthCheckMinutes",
     "gateway.channelMaxRestartsPerHour",
     "gateway.channelStaleEventThresholdMinutes",
-    "memory.citations",
     "messages.groupChat.historyLimit",
     "messages.groupChat.mentionPatterns",
     "plugins.slots.contextEngine",

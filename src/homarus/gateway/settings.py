@@ -123,7 +123,7 @@ class LogSettings(Struct, frozen=True, rename="camel"):
 
 
 class GatewaySettings(Struct, frozen=True, rename="camel"):
-    port: int = DEFAULT_PORT
+    port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
     bind: Literal["loopback", "lan", "tailnet", "auto", "custom"] = "loopback"
     custom_bind_host: str = ""
     auth: AuthSettings = AuthSettings()

@@ -30,8 +30,8 @@ EYES = "👀"
 class SpeechSettings(Struct, frozen=True, rename="camel"):
     """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
 
-    verbose_default: str = "off"
-    reasoning_default: str = "off"
+    verbose_default: Annotated[str, one_of(("off", "on", "full"))] = "off"
+    reasoning_default: Annotated[str, one_of(("off", "on", "stream"))] = "off"
 
 
 class Manner(Struct, frozen=True, kw_only=True):
@@ -178,8 +178,8 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
         blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
         preview=preview,
         streaming=chat.streaming,
-        verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
-        reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
+        verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default).strip().lower(),
+        reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default).strip().lower(),
         usage=entry.response_usage,
         reply_mode="all" if chat.reply_to_mode == "batched" else chat.reply_to_mode,
         prefix=prefix,
