@@ -51,7 +51,9 @@ def test_the_life_of_a_job(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert job["schedule"] == {"kind": "cron", "expr": "0 8 * * 1-5", "tz": "Europe/Vienna", "staggerMs": 0}
     assert job["delivery"] == {"mode": "announce"}
     assert "homarus" not in job  # the owner typed it
-    changed = made(capsys, "cron", "edit", "mail", "--every", "2h", "--model", "builtin/notebook", "--tools", "read, ls")
+    changed = made(
+        capsys, "cron", "edit", "mail", "--every", "2h", "--model", "builtin/notebook", "--tools", "read, ls"
+    )
     assert changed["schedule"] == {"kind": "every", "everyMs": 7_200_000}
     assert changed["payload"] == {
         "kind": "agentTurn",

@@ -60,6 +60,7 @@ def test_a_rule_that_names_no_tool_is_mentioned_where_it_stands(load) -> None:
     ("text", "holds"),
     [
         ('{ agents: { defaults: { sandbox: { mode: "al" } } } }', "the strictest reading of its block holds"),
+        ("{ agents: { defaults: { sandbox: { memoryMb: -1 } } } }", "the strictest reading of its block holds"),
         ('{ skills: { entries: { pdf: { enabled: "noo" } } } }', "the strictest reading of its block holds"),
         ("{ skills: { entries: { pdf: 5 } } }", "the strictest reading of its block holds"),
         ("{ skills: { load: { watch: [] } } }", "the default is used"),

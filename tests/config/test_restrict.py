@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from homarus.config.blocks import load_block
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import load_config, remember_good
 from homarus.config.paths import resolve_paths
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
+from homarus.core.routes import DmScope
+from homarus.gateway.scopes import implied
 from homarus.models.ref import ModelRef, Resolved, allows
+from homarus.runtime.chat_settings import chat_settings
 from homarus.skills.gate import allowlist_of
 from homarus.tools.policy import Who, allowed_tools, layers_for
 from homarus.tools.registry import every_tool
@@ -35,6 +39,14 @@ RULES: list[dict[str, Any]] = [
     {"agents": {"entries": {"main": {"tools": {"deny": ["exec"]}, "skills": ["weather"]}}}},
     {"agents": {"list": [{"id": "main", "tools": {"allow": ["read"]}, "sandbox": {"workspaceAccess": "none"}}]}},
     {"skills": {"allowBundled": [], "entries": {"weather": {"enabled": False}}}},
+    {"gateway": {"auth": {"secretScopes": ["operator.read"], "rateLimit": {"maxAttempts": 3}}}},
+    {"gateway": {"controlUi": {"enabled": False}, "tools": {"deny": ["memory_search"]}}},
+    {"hooks": {"allowedAgentIds": ["guest"], "allowedSessionKeyPrefixes": ["hook:mail:"]}},
+    {"session": {"dmScope": "per-peer"}},
+    {"cron": {"enabled": False, "budget": {"money": 2.5}}},
+    {"agents": {"defaults": {"heartbeat": {"budget": {"money": 0.5}}, "subagents": {"maxSpawnDepth": 0}}}},
+    {"secrets": {"providers": {"e": {"source": "env", "allowlist": ["ONE"]}}}},
+    {"channels": {"telegram": {"actions": {"messages": False, "reactions": False}}}},
 ]
 WRONG = (5, -1, True, None, "", "some text", [], [5], {}, {"a": 1}, "${NOT_SET_ANYWHERE}", "minimall", 1e300)
 
@@ -55,6 +67,9 @@ def permissions(config: Config) -> dict[str, Any]:
     bundled, own = skills.allow_bundled, allowlist_of(agent.get("skills"))
     day = agent.block("", load_block("agents.defaults#turns")).budget.day.money
     entry = skills.entries.get("weather")
+    gateway, hooks, cron = read("gateway"), read("hooks"), read("cron")
+    beat, children = read("agents.defaults.heartbeat", agent), read("agents.defaults.subagents", agent)
+    secrets, chat = read("secrets").providers, chat_settings(config, "telegram", "default")
     return {
         "tools": set(found.names),
         "doubts": found.warnings,
@@ -70,6 +85,19 @@ def permissions(config: Config) -> dict[str, Any]:
         "skills": own is None or "other" in own,
         "weather": entry is None or entry.enabled is not False,
         "money": day or float("inf"),
+        "scopes": set(implied(gateway.auth.secret_scopes)),
+        "guesses": gateway.auth.rate_limit.max_attempts,
+        "page": gateway.control_ui.enabled,
+        "invoked": {"memory_search"} - set(gateway.tools.deny),
+        "agents": hooks.allowed_agent_ids is None or set(hooks.allowed_agent_ids) > {"guest"},
+        "keys": hooks.allowed_session_key_prefixes is None,
+        "shared": read("session").dm_scope is DmScope.MAIN,
+        "jobs": cron.enabled,
+        "job money": cron.budget.money or float("inf"),
+        "beat money": beat.budget.money or float("inf"),
+        "depth": children.depth,
+        "variables": any(each.allowlist is None for each in secrets.values()) or not secrets,
+        "acts": {name for name in ("messages", "reactions") if not chat.is_off(name)},
     }
 
 
@@ -120,8 +148,8 @@ def mutated(rules: dict[str, Any], dice: random.Random) -> tuple[str, str]:
     path = dice.choice(chosen)
     parent = _get(document, path[:-1])
     if kind == "key":
-        # A name of the user's own choice has no right spelling.
-        if path[-1] in ("main", "openai", "weather"):
+        # A name of the user's own choice has no right spelling; and a channel by another name is one that is off.
+        if path[-1] in ("main", "openai", "weather", "e", "telegram"):
             return "text", text[:-1]
         old = parent.pop(path[-1])
         if isinstance(old, dict | list) and dice.random() < 0.5:
@@ -171,7 +199,7 @@ def never_wider(folder: Path, count: int, seed: int) -> dict[str, int]:
         seen["stood in" if config.fallback else "kept"] += 1
         more = wider(before, after)
         # A tool, a model or a skill under another name is a name that nobody can judge; the policy says when it matches nothing.
-        excused = kind == "name" and (after["doubts"] or set(more) <= {"models", "bundled", "skills"})
+        excused = kind == "name" and (after["doubts"] or set(more) <= {"models", "bundled", "skills", "invoked"})
         assert not more or excused or kind == "choice", (more, json.dumps(rules), text)
     return seen
 
@@ -231,6 +259,43 @@ def test_no_slip_widens_what_is_allowed_deep(tmp_path: Path, seed: int) -> None:
             "channels.x.groups.g.tools.dney",
             "deny",
         ),
+        ('{ gateway: { auth: { secretScope: ["operator.read"] } } }', "gateway.auth.secretScope", "secretScopes"),
+        ('{ gateway: { auht: { secretScopes: ["operator.read"] } } }', "gateway.auht", "auth"),
+        ("{ gateway: { auth: { rateLimit: { maxAttempt: 3 } } } }", "gateway.auth.rateLimit.maxAttempt", "maxAttempts"),
+        ("{ gateway: { controlUi: { enabeld: false } } }", "gateway.controlUi.enabeld", "enabled"),
+        ('{ hooks: { allowedAgentId: ["main"] } }', "hooks.allowedAgentId", "allowedAgentIds"),
+        ('{ hooks: { allowedSessionKeyPrefix: ["x"] } }', "hooks.allowedSessionKeyPrefix", "allowedSessionKeyPrefixes"),
+        ('{ hooks: { mappings: [{ agentI: "guest" }] } }', "hooks.mappings[0].agentI", "agentId"),
+        ('{ session: { dmScop: "per-peer" } }', "session.dmScop", "dmScope"),
+        ("{ cron: { budjet: { money: 5 } } }", "cron.budjet", "budget"),
+        ("{ cron: { budget: { mony: 5 } } }", "cron.budget.mony", "money"),
+        ("{ cron: { enabeld: false } }", "cron.enabeld", "enabled"),
+        ("{ heartbeat: { budgt: { money: 1 } } }", "heartbeat.budgt", "budget"),
+        (
+            '{ agents: { list: [{ id: "a", heartbeat: { budget: { mony: 1 } } }] } }',
+            "agents.list[0].heartbeat.budget.mony",
+            "money",
+        ),
+        (
+            '{ agents: { defaults: { heartbeat: { activeHour: { start: "09:00" } } } } }',
+            "agents.defaults.heartbeat.activeHour",
+            "activeHours",
+        ),
+        (
+            "{ agents: { defaults: { subagents: { maxSpawnDepht: 0 } } } }",
+            "agents.defaults.subagents.maxSpawnDepht",
+            "maxSpawnDepth",
+        ),
+        (
+            '{ secrets: { providers: { e: { source: "env", allowList: ["A"] } } } }',
+            "secrets.providers.e.allowList",
+            "allowlist",
+        ),
+        (
+            "{ channels: { telegram: { actions: { sendMesage: false } } } }",
+            "channels.telegram.actions.sendMesage",
+            "sendMessage",
+        ),
     ],
 )
 def test_a_mistyped_restriction_stops_the_program(home, text: str, key: str, meant: str) -> None:
@@ -257,6 +322,11 @@ def test_a_limit_that_nobody_knows_is_no_limit_and_stops_the_program(home) -> No
         '{ tools: { deny: ["exec"] }, tool: {}, agents: { defaults: { sandbox: { mode: "all" }, sandbx: null } } }',
         '{ gateway: { tls: {}, prot: 5 }, hooks: { tokn: "x" }, session: { scop: "main" } }',
         '{ channels: { irc: { host: "h", nick: "n", channels: ["#room"] } } }',
+        '{ agents: { defaults: { subagents: { thinkin: "high" } } }, gateway: { auth: { token: "${UNSET}" } } }',
+        '{ gateway: { auth: { allowTailscale: true }, controlUi: { basePath: "x" } }, hooks: { gmail: {} } }',
+        "{ channels: { telegram: { actions: { sendMessage: false, sticker: false } } } }",
+        '{ sandbox: {}, agents: { main: { model: "a/b" }, defaults: { sandbox: { prune: {} } } }, browser: {} }',
+        '{ secrets: { providers: { e: { source: "env", timeoutMs: "soon" } } } }',
     ],
 )
 def test_what_is_known_or_nobodys_or_restricts_nothing_does_not_stop_it(home, text: str) -> None:
@@ -272,11 +342,118 @@ def test_what_is_known_or_nobodys_or_restricts_nothing_does_not_stop_it(home, te
         '{ agents: { defaults: { budget: { day: { money: "little" } } } } }',
         '{ skills: { allowBundled: "weather" } }',
         "{ skills: { entries: [] } }",
+        '{ gateway: { auth: { secretScopes: "operator.read" } } }',
+        '{ gateway: { auth: { rateLimit: { maxAttempts: "three" } } } }',
+        "{ gateway: { auth: { rateLimit: { windowMs: 0 } } } }",
+        '{ gateway: { controlUi: { enabled: "flase" } } }',
+        '{ gateway: { tools: { deny: "memory_search" } } }',
+        '{ gateway: { nodes: { denyCommands: "camera.snap" } } }',
+        '{ hooks: { allowedAgentIds: "main" } }',
+        '{ hooks: { allowedSessionKeyPrefixes: "hook:" } }',
+        "{ hooks: { mappings: [{ agentId: 5 }] } }",
+        '{ session: { dmScope: "per_peer" } }',
+        '{ messages: { groupChat: { visibleReplies: "message_toll" } } }',
+        '{ cron: { budget: { money: "5 euro" } } }',
+        "{ cron: { budget: { money: -1 } } }",
+        "{ cron: { budget: 5 } }",
+        '{ cron: { enabled: "flase" } }',
+        '{ agents: { list: [{ id: "a", heartbeat: { budget: { tokens: "few" } } }] } }',
+        '{ agents: { defaults: { subagents: { maxSpawnDepth: "0x" } } } }',
+        '{ secrets: { providers: { e: { source: "env", allowlist: "A" } } } }',
+        '{ secrets: { providers: { default: { source: "evn", allowlist: ["A"] } } } }',
+        '{ channels: { telegram: { actions: "off" } } }',
+        '{ channels: { telegram: { accounts: { a: { actions: { reactions: "flase" } } } } } }',
     ],
 )
 def test_a_wrong_value_without_a_strictest_reading_stops_the_program(home, text: str) -> None:
     home.write(text)
     with pytest.raises(ConfigError, match=r"openclaw.json:1: .*nothing runs until it is corrected"):
+        load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "place"),
+    [
+        ('{ tools: { sandbox: { deny: ["exec"] } } }', "tools.sandbox.deny", "tools.sandbox.tools.deny"),
+        ('{ tools: { subagents: { deny: ["exec"] } } }', "tools.subagents.deny", "tools.subagents.tools.deny"),
+        ('{ agents: { tools: { deny: ["exec"] } } }', "agents.tools", "agents.defaults.tools"),
+        ('{ agents: { work: { tools: { deny: ["exec"] } } } }', "agents.work", "agents.entries.work"),
+        ('{ sandbox: { workspaceAccess: "none" } }', "sandbox", "agents.defaults.sandbox"),
+        ('{ deny: ["exec"] }', "deny", "tools.deny"),
+        ('{ dmScope: "per-peer" }', "dmScope", "session.dmScope"),
+        ('{ agents: { list: [{ id: "a", deny: ["exec"] }] } }', "agents.list[0].deny", "agents.entries.a.tools.deny"),
+        ('{ channels: { telegram: { deny: ["exec"] } } }', "channels.telegram.deny", "channels.telegram.tools.deny"),
+        ('{ gateway: { deny: ["exec"] } }', "gateway.deny", "gateway.tools.deny"),
+        ('{ tools: { denied: ["exec"] } }', "tools.denied", "deny"),
+        ('{ tools: { disallow: ["exec"] } }', "tools.disallow", "deny"),
+        ('{ plugins: { blocklist: ["x"] } }', "plugins.blocklist", "deny"),
+    ],
+)
+def test_rules_that_stand_where_nothing_reads_them_stop_the_program(home, text: str, key: str, place: str) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(home.paths, home.env)
+    assert f"openclaw.json:1: {key}: " in str(caught.value) and f"did you mean '{place}'?" in str(caught.value)
+
+
+_ROWS = (
+    'agents: { list: [{ id: "main" }, { id: "guest" }] }, bindings: [{ agentId: "guest", match: { channel: "%s" } }]'
+)
+_SENDS = 'session: { sendPolicy: { rules: [{ action: "deny", match: { channel: "%s" } }] } }'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "meant"),
+    [
+        (
+            '{ models: { providers: { fake: {} } }, tools: { byProvider: { fakee: { deny: ["exec"] } } } }',
+            "tools.byProvider.fakee",
+            "fake",
+        ),
+        (
+            '{ agents: { list: [{ id: "a", tools: { byProvider: { "opena/gpt-5": { deny: ["exec"] } } } }] } }',
+            'agents.list[0].tools.byProvider["opena/gpt-5"]',
+            "openai",
+        ),
+        (f"{{ {_ROWS % 'ircc'} }}", "bindings[0].match.channel", "irc"),
+        (f"{{ {_SENDS % 'telegarm'} }}", "session.sendPolicy.rules[0].match.channel", "telegram"),
+    ],
+)
+def test_a_rule_about_what_is_nearly_called_so_stops_the_program(home, text: str, key: str, meant: str) -> None:
+    found = home.load(text).unusable
+    assert found is not None and format_path(parse_path(found.key)) == format_path(parse_path(key))
+    assert f"did you mean '{meant}'?" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('{ tools: { byProvider: { "OpenAI/gpt-5": { deny: ["exec"] }, "z.ai": { deny: ["exec"] } } } }', []),
+        ('{ tools: { byProvider: { antigravity: { deny: ["exec"] } } } }', ["tools.byProvider.antigravity"]),
+        (f"{{ {_ROWS % 'IRC'}, {_SENDS % 'cron'}, channels: {{ plugged: {{}} }} }}", []),
+        (f"{{ {_ROWS % 'plugged'}, channels: {{ plugged: {{}} }} }}", []),
+        (f"{{ {_ROWS % 'msteams'} }}", ["bindings[0].match.channel"]),
+        (f"{{ {_SENDS % 'imessage'} }}", ["session.sendPolicy.rules[0].match.channel"]),
+    ],
+)
+def test_a_rule_about_what_nothing_here_is_called_is_named_at_the_start(home, text: str, keys: list[str]) -> None:
+    home.write(text)
+    assert [problem.key for problem in load_config(home.paths, home.env).problems] == keys
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ session: { dmScope: "${NOT_SET_ANYWHERE}" } }',
+        '{ gateway: { auth: { secretScopes: ["${NOT_SET_ANYWHERE}"] } } }',
+        '{ hooks: { allowedAgentIds: ["${NOT_SET_ANYWHERE}"] } }',
+        '{ cron: { budget: { money: "${NOT_SET_ANYWHERE}" } } }',
+        '{ channels: { telegram: { actions: { messages: "${NOT_SET_ANYWHERE}" } } } }',
+    ],
+)
+def test_a_restriction_from_a_variable_that_is_not_set_stops_the_program(home, text: str) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError, match=r"NOT_SET_ANYWHERE is not set, and this key restricts what may happen"):
         load_config(home.paths, home.env)
 
 

@@ -90,6 +90,9 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
     path.write_text(json.dumps({"tools": {"deny": 7}}))
     assert home.gateway.life.changed() == "none"
     assert "is not used" in caplog.text and "tools.deny" in caplog.text
+    path.write_text(json.dumps({"gateway": {"auth": {"secretScope": ["operator.read"]}}}))
+    assert home.gateway.life.changed() == "none"
+    assert "gateway.auth.secretScope: is no key that is known here (did you mean 'secretScopes'?" in caplog.text
     now = home.gateway.client.home.config.document
     assert now is before
 

@@ -98,7 +98,7 @@ async def test_a_child_has_a_small_prompt_and_none_of_the_tools_that_reach_out(t
     assert len(child.request.system.text) < len(parent.request.system.text)
 
 
-@pytest.mark.parametrize(("limit", "started"), [(2, 2), (1, 1)])
+@pytest.mark.parametrize(("limit", "started"), [(2, 2), (1, 1), (0, 0)])
 async def test_no_more_children_at_once_than_the_limit_also_in_one_batch(
     tmp_path: Path, limit: int, started: int
 ) -> None:
@@ -120,6 +120,18 @@ async def test_no_more_children_at_once_than_the_limit_also_in_one_batch(
             gate.set()
         await finished(agent)
     assert len(family.users()) == 1 + started
+
+
+async def test_a_depth_of_zero_is_no_sub_agent_at_all(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        return "alone" if scene.results else Line("", (spawn("t"),))
+
+    family = Family(tmp_path, rule, children(maxSpawnDepth=0))
+    async with family.open() as agent:
+        await agent.send("go")
+        await until(lambda: any(Scene(r).results for r in family.cast.requests))
+        [result] = next(Scene(r).results for r in family.cast.requests if Scene(r).results)
+    assert result.is_error and "maxSpawnDepth" in result.text
 
 
 async def test_a_child_may_not_have_children_unless_the_depth_allows_it(tmp_path: Path) -> None:

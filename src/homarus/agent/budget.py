@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import StorageError
@@ -29,10 +30,10 @@ _log = logging.getLogger(__name__)
 class Limits(Struct, frozen=True, rename="camel"):
     """Upper bounds; zero means none. They are checked before a call, so that the last one never starts."""
 
-    calls: int = 0
-    tokens: int = 0
-    money: float = 0.0
-    seconds: float = 0.0
+    calls: Annotated[int, Meta(ge=0)] = 0
+    tokens: Annotated[int, Meta(ge=0)] = 0
+    money: Annotated[float, Meta(ge=0)] = 0.0
+    seconds: Annotated[float, Meta(ge=0)] = 0.0
 
 
 UNBOUNDED = Limits()

@@ -181,7 +181,7 @@ def _offset(raw: dict[str, Any], expr: str, job_id: str) -> int:
 
 def in_hours(start: str, end: str, local: datetime) -> bool:
     """Say whether a time of day lies between two others, `HH:MM` each; an end before the start is after midnight."""
-    first, last = _minutes(start), _minutes(end)
+    first, last = minutes(start), minutes(end)
     now = local.hour * 60 + local.minute
     if first == last:
         return True
@@ -190,11 +190,12 @@ def in_hours(start: str, end: str, local: datetime) -> bool:
 
 def hours_begin(start: str, end: str, local: datetime) -> datetime:
     """Return when the hours begin next, in the same zone."""
-    begin = local.replace(hour=_minutes(start) // 60 % 24, minute=_minutes(start) % 60, second=0, microsecond=0)
+    begin = local.replace(hour=minutes(start) // 60 % 24, minute=minutes(start) % 60, second=0, microsecond=0)
     return begin if begin > local else begin + timedelta(days=1)
 
 
-def _minutes(text: str) -> int:
+def minutes(text: str) -> int:
+    """Return a time of day in minutes. Raises ConfigError for what is none."""
     hour, colon, minute = text.strip().partition(":")
     if not (hour.isdecimal() and (minute.isdecimal() or not colon)):
         raise ConfigError(f"'{text[:20]}' is no time of day", cure="write HH:MM, such as 08:00")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from homarus.agent.budget import Limits
+from homarus.automation.schedule import minutes
 from homarus.config import settings as shared
+from homarus.config.keypath import KeyPath
+from homarus.core.errors import HomarusError
+from homarus.core.text import single_line
+from homarus.workspace.settings import is_zone
 
 CAP = Annotated[int, Meta(ge=1, le=100)]
 
@@ -73,6 +79,19 @@ class HeartbeatSettings(shared.HeartbeatSettings, frozen=True, rename="camel"):
     budget: Limits = Limits(tokens=2_000_000)
     # After so many failures in a row they stop until somebody switches them on again.
     max_errors: Annotated[int, Meta(ge=1)] = 3
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the hours that nobody understands: they allow no heartbeat at all."""
+        hours = self.active_hours
+        for key, text in (("start", hours.start), ("end", hours.end)) if hours else ():
+            try:
+                minutes(text)
+            except HomarusError:
+                yield ("activeHours", key), f"'{single_line(text, 20)}' is no time such as 08:30"
+        zone = hours.timezone.strip() if hours else ""
+        if zone and zone not in ("user", "local") and not is_zone(zone):
+            yield ("activeHours", "timezone"), f"'{single_line(zone, 40)}' is no time zone that this machine knows"
 
 
 class ChoreSettings(Struct, frozen=True, rename="camel"):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from homarus.config.convert import one_of
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust
 from homarus.core.patterns import late
@@ -89,7 +90,7 @@ class HookSettings(Struct, frozen=True, rename="camel"):
     allow_request_session_key: bool = False
     allowed_session_key_prefixes: list[str] | None = None
     allowed_agent_ids: list[str] | None = None
-    presets: list[str] = []
+    presets: list[Annotated[str, one_of(("gmail",))]] = []
     mappings: list[Mapping_] = []
 
 

@@ -27,6 +27,8 @@ class Setting(Struct, frozen=True, rename="camel"):
     unless: tuple[str, ...] = ()
     # A variable of the environment that stands in for it, on the default account only.
     env: str = ""
+    # The words that may stand there; none for any text.
+    words: tuple[str, ...] = ()
     help: str = ""
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from homarus.channels.channel import Manifest, Setting
 from homarus.channels.discovery import RESERVED, manifests
+from homarus.config.convert import did_you_mean
 from homarus.config.keypath import merge
 from homarus.config.known import near
 from homarus.config.view import Config
@@ -28,6 +29,8 @@ Visibility = Literal["all", "allowlist", "allowlist_quote"]
 Bots = bool | Literal["mentions"]
 Reactions = Literal["off", "own", "all", "allowlist"]
 
+# Where orders come from that no platform brings.
+_INNER = ("acp", "boot", "cron", "heartbeat", "hook", "mcp", "openai", "subagent", "system")
 # Keys of these blocks that other packages read, or that have no effect; a slip is told apart from them.
 _ELSEWHERE = (
     *("accounts", "tools", "toolsBySender", "streaming", "blockStreaming", "retry", "ackReaction", "responsePrefix"),
@@ -352,13 +355,38 @@ def check(config: Config) -> None:
             _check_rules(config, account)
 
 
+def unknown_channels(config: Config, path: tuple[str, ...]) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Yield where the rows of a list match a channel that nothing here is called, each with the one that is nearly called so."""
+    rows, known = config.lookup(path), _known(config)
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
+        match = row.get("match") if isinstance(row, dict) else None
+        name = match.get("channel") if isinstance(match, dict) else None
+        if isinstance(name, str) and name.strip() and name.strip().lower() not in known:
+            yield (*path, index, "match", "channel"), f"there is no channel '{name}' here", near(name, known)
+
+
+def check_targets(config: Config) -> None:
+    """Report heartbeats that are told to a channel which is nearly called so."""
+    known = {*_known(config), "owner"}
+    for owner in (("agents", "defaults"), *(("agents", "entries", agent.id) for agent in config.agents)):
+        path = (*owner, "heartbeat", "target")
+        name = config.lookup(path)
+        if isinstance(name, str) and name.strip().lower() not in known and (meant := near(name, known)):
+            config.report("warning", path, f"there is no channel '{name}' here", f"did you mean '{meant}'?")
+
+
+def _known(config: Config) -> set[str]:
+    table = config.get("channels")
+    return {*manifests(), *(table if isinstance(table, dict) else ()), *RESERVED, *_INNER}
+
+
 def _check_keys(config: Config, manifest: Manifest, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
     for key, setting in manifest.settings.items():
         value = block.get(key)
         if value is not None and not fits(value, setting):
-            config.report(
-                "error", (*path, key), f"must be {_KINDS[setting.type][1]}", "correct it; the account is off until then"
-            )
+            wanted = f"one of {', '.join(setting.words)}" if setting.words else _KINDS[setting.type][1]
+            told = f"must be {wanted}{did_you_mean(value, setting.words)}"
+            config.report("error", (*path, key), told, "correct it; the account is off until then")
 
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -372,6 +400,10 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 def fits(value: Any, setting: Setting) -> bool:
     """Say whether a value can stand for a platform's key. A secret may be a reference, and a variable is always text."""
+    if setting.words and value not in ("", *setting.words):
+        return False
+    if isinstance(value, str) and setting.type == "boolean":
+        return value.strip().lower() in ("", "true", "false", "1", "0")
     if isinstance(value, str):
         return setting.type != "object" and (setting.type != "number" or value.strip().isdecimal())
     if setting.secret and isinstance(value, dict):

@@ -64,6 +64,7 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
     "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
     "cron": "homarus.automation.settings:CronSettings",
+    "memory": "homarus.memory.settings:CitationSettings",
     "memory.reflect": "homarus.automation.settings:ChoreSettings",
     "memory.dreaming": "homarus.memory.bank.dream:Gates",
     "hooks": "homarus.automation.webhooks:HookSettings",
@@ -94,11 +95,21 @@ CHECKS = {
     "agents": "homarus.admin.places:check",
     "channels": "homarus.channels.settings:check",
     "models": "homarus.models.catalog:check",
+    "agents": "homarus.models.catalog:check_named",
+    "agents#targets": "homarus.channels.settings:check_targets",
     "plugins": "homarus.admin.named:check_plugins",
     "skills": "homarus.admin.named:check_skills",
     "hooks": "homarus.admin.named:check_hooks",
     "bindings": "homarus.sessions.routing:check",
     "broadcast": "homarus.sessions.routing:check",
+}
+
+# Rules that name what only their package knows. It yields each name that nothing has, by its path, with what it is and
+# what was nearly meant: then nothing runs, because the rule would be about nothing.
+NAMES = {
+    "tools.byProvider": "homarus.models.catalog:unknown_providers",
+    "session.sendPolicy.rules": "homarus.channels.settings:unknown_channels",
+    "bindings": "homarus.channels.settings:unknown_channels",
 }
 
 
@@ -111,7 +122,7 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     },
     # On IRC these are the rooms to join, and no rules for them.
     **dict.fromkeys(("channels.*.channels", "channels.*.accounts.*.channels"), ((dict, list), "an object or a list")),
-    **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins"), (dict, "an object")),
+    **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins", "secrets"), (dict, "an object")),
     "agents.list": (list, "a list"),
     "agents.entries": (dict, "an object"),
     "bindings": (list, "a list"),
@@ -146,7 +157,7 @@ def validate(config: Config) -> list[Problem]:
             for agent in config.agents:
                 if (value := agent.get(format_path(own))) is not None:
                     _check(config, value, into, ("agents", "entries", agent.id, *own))
-    for place in dict.fromkeys(place for name, place in CHECKS.items() if config.document.get(name)):
+    for place in dict.fromkeys(place for name, place in CHECKS.items() if config.document.get(str(path_of(name)[0]))):
         load_named(place)(config)
     for found in without_effect(config.document, known_tree()):
         _name(config, found)

@@ -11,7 +11,7 @@ import enum
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -233,11 +233,13 @@ def reason(problem: msgspec.ValidationError, into: Any, value: Any = None) -> st
     if text.startswith("Invalid enum value"):
         chosen = text.removeprefix("Invalid enum value ")
         return (
-            f"{chosen} is none of {', '.join(names)}{_meant(value, names)}" if names else f"{chosen} is not known here"
+            f"{chosen} is none of {', '.join(names)}{did_you_mean(value, names)}"
+            if names
+            else f"{chosen} is not known here"
         )
     match = _EXPECTED.fullmatch(text)
     if "matching regex" in text:
-        return f"must be {' or '.join(_described(into)) or 'written differently'}{_meant(value, names)}"
+        return f"must be {' or '.join(_described(into)) or 'written differently'}{did_you_mean(value, names)}"
     if match is None:
         return text
     kinds = [_KINDS.get(kind, kind) for kind in match[1].split(" | ")]
@@ -245,11 +247,12 @@ def reason(problem: msgspec.ValidationError, into: Any, value: Any = None) -> st
     return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "")
 
 
-def _meant(value: Any, names: list[str]) -> str:
+def did_you_mean(value: Any, names: Collection[str]) -> str:
+    """Return the end of a sentence that says which of the names a mistyped word most likely means; empty where none is near."""
     from homarus.config.known import near
 
-    meant = near(value, names) if isinstance(value, str) else ""
-    return f"; did you mean '{meant}'?" if meant else ""
+    found = near(value, names) if isinstance(value, str) else ""
+    return f"; did you mean '{found}'?" if found else ""
 
 
 def _described(into: Any) -> Iterator[str]:

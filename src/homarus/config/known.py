@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from homarus.config.blocks import BLOCKS, MORE_KEYS, load_block, load_named, path_of
-from homarus.config.keypath import KeyPath
+from homarus.config.keypath import KeyPath, format_path
 
 # Read one by one, without a class. What stands below such a key is its reader's business.
 BY_HAND = (
@@ -34,7 +34,6 @@ BY_HAND = (
     "gateway.channelHealthCheckMinutes",
     "gateway.channelMaxRestartsPerHour",
     "gateway.channelStaleEventThresholdMinutes",
-    "memory.citations",
     "messages.groupChat.historyLimit",
     "messages.groupChat.mentionPatterns",
     "plugins.slots.contextEngine",
@@ -53,6 +52,20 @@ def _no_effect() -> dict[str, str]:
 
 # A line covers everything below it that nothing else names.
 NO_EFFECT = _no_effect()
+# Words of other programs for the lists that hold rules.
+_SYNONYMS = {
+    **dict.fromkeys(("denied", "denylist", "disallow", "disallowed", "block", "blocked", "blocklist"), "deny"),
+    **dict.fromkeys(("blacklist", "exclude", "excluded", "forbid", "forbidden"), "deny"),
+    **dict.fromkeys(("allowed", "allowlist", "include", "included", "permit", "permitted", "whitelist"), "allow"),
+}
+# Rules that may stand a level too high, by what holds them there.
+_INSIDE = {
+    ("tools",): frozenset({"allow", "alsoAllow", "byProvider", "deny", "elevated", "exec", "fs"}),
+    ("defaults",): frozenset({"budget", "heartbeat", "modelPolicy", "sandbox", "subagents", "tools"}),
+    ("agents", "defaults"): frozenset({"budget", "modelPolicy", "sandbox", "subagents"}),
+    ("session",): frozenset({"dmScope", "sendPolicy"}),
+}
+HELD = frozenset().union(*_INSIDE.values())
 TOP = frozenset({text.partition(".")[0] for text in (*BLOCKS, *BY_HAND, *NO_EFFECT)} | NOTES)
 
 
@@ -121,7 +134,7 @@ def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool
     for key, value in document.items():
         child, where = node.child(key), (*path, key)
         if child is None:
-            meant = near(key, node.names, taken=document)
+            meant = near(key, node.names, taken=document) or belongs(key, node, path)
             if meant or not named:
                 yield Finding(where, near=meant)
             continue
@@ -147,7 +160,21 @@ def near(word: str, names: Collection[str], *, taken: Collection[str] = ()) -> s
     plain = _plain(word)
     limit = 1 if len(plain) <= 5 else 2
     found = sorted((_distance(plain, _plain(name)), name in taken, name) for name in names if name != "*")
-    return found[0][2] if found and found[0][0] <= limit else ""
+    if found and found[0][0] <= limit:
+        return found[0][2]
+    meant = _SYNONYMS.get(plain, "")
+    return meant if meant in names else ""
+
+
+def belongs(key: str, node: Node, path: KeyPath) -> str:
+    """Return the whole path of a rule that was written one level too high, or nothing."""
+    for inner, keys in _INSIDE.items():
+        here: Node | None = node
+        for step in inner if key in keys else ():
+            here = here.child(step) if here and step in here.names else None
+        if key in keys and here and key in here.names:
+            return format_path((*path, *inner, key))
+    return ""
 
 
 def _holds_others(value: Any, node: Node) -> bool:

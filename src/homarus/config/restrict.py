@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
-from homarus.config.convert import convert
+from homarus.config.blocks import BLOCKS, NAMES, SHAPES, instances, load_block, load_named, path_of
+from homarus.config.convert import convert, fails_closed
 from homarus.config.keypath import KeyPath, lookup
-from homarus.config.known import TOP, Node, known_tree, near, without_effect
+from homarus.config.known import HELD, TOP, Node, belongs, known_tree, near, without_effect
 from homarus.config.report import Severity
 from homarus.config.view import Config
 
@@ -34,7 +34,8 @@ _WORDS = frozenset(
             "budget",
         ),
         *("allow", "alsoAllow", "deny", "allowlist", "allowBundled", "allowFrom", "groupAllowFrom", "ownerAllowFrom"),
-        *("dmPolicy", "groupPolicy", "sendPolicy", "enabled"),
+        *("dmPolicy", "groupPolicy", "sendPolicy", "enabled", "dmScope", "actions", "activeHours", "trustedDirs"),
+        *("secretScopes", "rateLimit", "trustedProxy", "allowedAgentIds", "allowedSessionKeyPrefixes"),
     }
 )
 # Whole parts that hold rules, and tables of such parts: an agent, a channel, a skill, a hook.
@@ -44,9 +45,10 @@ _TABLES = {
     ("channels",),
     ("skills", "entries"),
     ("hooks", "internal", "entries"),
+    ("secrets", "providers"),
 }
-_WHOLE = {("agents",), ("agents", "defaults"), ("skills",), ("hooks",), ("hooks", "internal"), *_TABLES}
-# Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are here.
+# Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are
+# here, and those that hold little else than rules.
 RESTRICTIVE = (
     "accessGroups",
     "tools",
@@ -60,29 +62,57 @@ RESTRICTIVE = (
     "session.sendPolicy",
     "gateway.tools",
     "gateway.nodes",
+    "gateway.auth.rateLimit",
+    "gateway.auth.trustedProxy",
+    "hooks.mappings",
+    "cron.budget",
+    "agents.defaults.heartbeat.budget",
+    "agents.defaults.heartbeat.activeHours",
+    "secrets.providers",
 )
 _CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
 # Keys of an agent that restrict it.
 _OF_AGENT = frozenset({"tools", "sandbox", "modelPolicy", "budget", "skills", "subagents"})
 _OF_ALL = frozenset({"tools", "commands", "skills", "hooks", "approvals"})
+_OF_CHILDREN = ("maxSpawnDepth", "maxChildrenPerAgent", "maxConcurrent", "runTimeoutSeconds")
+_OF_HOOKS = ("allowedAgentIds", "allowedSessionKeyPrefixes")
 # Objects with other things in them too, and the keys of theirs that restrict.
 _HOLDERS: dict[KeyPath, frozenset[str]] = {
-    ("agents", "defaults"): _OF_AGENT,
-    ("hooks",): frozenset({"internal"}),
-    ("session",): frozenset({"sendPolicy"}),
-    ("gateway",): frozenset({"tools", "nodes"}),
+    ("agents", "defaults"): _OF_AGENT | {"heartbeat"},
+    ("agents", "defaults", "heartbeat"): frozenset({"budget", "activeHours", "maxErrors"}),
+    ("agents", "defaults", "subagents"): frozenset({*_OF_CHILDREN, "allowAgents"}),
+    ("hooks",): frozenset({"internal", "mappings", *_OF_HOOKS}),
+    ("session",): frozenset({"sendPolicy", "dmScope"}),
+    ("messages", "groupChat"): frozenset({"visibleReplies"}),
+    ("gateway",): frozenset({"tools", "nodes", "auth", "controlUi"}),
+    ("gateway", "auth"): frozenset({"secretScopes", "rateLimit", "trustedProxy"}),
+    ("gateway", "controlUi"): frozenset({"enabled"}),
+    ("cron",): frozenset({"enabled", "budget"}),
+    ("secrets",): frozenset({"providers"}),
     ("channels",): frozenset({"defaults"}),
 }
 # What decides beside those blocks who may do what, and where a mistyped key has a strict reading or none that is known.
 _ALSO = ("bindings", "broadcast", "gateway.auth", "gateway.trustedProxies", "agents.defaults.models")
-# What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
-_MUST_FIT = {
+# What must be right to the letter: there is no strictest reading of a sum of money or of a list of models. `*` is any name.
+_MUST_FIT: dict[str, tuple[str, ...]] = {
     "agents.defaults.modelPolicy": ("allow",),
     "agents.defaults#turns": ("budget",),
+    "agents.defaults.heartbeat": ("budget", "activeHours", "maxErrors"),
+    "agents.defaults.subagents": _OF_CHILDREN,
     "skills": ("allowBundled", "entries"),
+    "gateway": ("auth", "tools", "nodes", "controlUi.enabled"),
+    "hooks": ("mappings", *_OF_HOOKS),
+    "session": ("dmScope",),
+    "messages": ("groupChat.visibleReplies",),
+    "cron": ("enabled", "budget"),
+    "secrets": ("providers.*.allowlist", "providers.*.trustedDirs"),
+    "channels.*#speech": ("actions",),
+    "channels.*.accounts.*#speech": ("actions",),
 }
 # What holds no rule, whatever its name was to be.
 _EMPTY: tuple[Any, ...] = (None, {})
+# Each of these and what it stands in, as a whole.
+_WHOLE = _TABLES | {path[:size] for path in (*_HOLDERS, *map(path_of, RESTRICTIVE)) for size in range(1, len(path) + 1)}
 _STOPS = "nothing runs until it is corrected, because this key restricts what may happen"
 
 
@@ -130,6 +160,14 @@ def faults(config: Config) -> Iterator[Fault]:
     yield from _misnamed(config.document)
     for path, reason in _unfit(config.document):
         yield "error", path, reason, _STOPS
+    for name, place in NAMES.items():
+        steps = path_of(name)
+        of_agents = _places(config.document, ("agents", "defaults", *steps)) if steps[0] == "tools" else ()
+        for path in (steps, *of_agents):
+            if lookup(config.document, path):
+                for where, what, meant in load_named(place)(config, path):
+                    cure = f"did you mean '{meant}'? {_STOPS}" if meant else "this rule is about nothing until there is"
+                    yield "error" if meant else "warning", where, what, cure
 
 
 def _misshapen(config: Config) -> Iterator[Fault]:
@@ -145,16 +183,24 @@ def _misnamed(document: dict[str, Any]) -> Iterator[Fault]:
     """Yield names that are nearly those of something that restricts. The right one beside it excuses nothing: both were meant."""
     agents = document.get("agents")
     agents = agents if isinstance(agents, dict) else {}
-    for table, names, at in ((document, TOP, ()), (agents, frozenset({"defaults", "entries", "list"}), ("agents",))):
-        for key in table.keys() - names:
-            meant = near(key, names, taken=table)
-            if meant:
-                stops = meant in _OF_ALL and table[key] not in _EMPTY
-                yield _slip((*at, key), meant, stops=stops or _holds_rules(table[key]))
+    yield from _misnamed_at(document, TOP, ())
+    yield from _misnamed_at(agents, frozenset({"defaults", "entries", "list"}), ("agents",))
     for holder, restricting in _HOLDERS.items():
         for path in _objects(document, holder):
             yield from _misnamed_in(lookup(document, path), path, restricting)
     yield from _misnamed_below(document)
+
+
+def _misnamed_at(table: dict[str, Any], names: frozenset[str], at: KeyPath) -> Iterator[Fault]:
+    for key in table.keys() - names:
+        rules = _holds_rules(table[key])
+        if meant := near(key, names, taken=table):
+            stops = meant in _OF_ALL and table[key] not in _EMPTY
+            yield _slip((*at, key), meant, stops=stops or rules)
+        elif meant := _belongs(key, table[key], at):
+            yield _slip((*at, key), meant, stops=True)
+        elif at and rules:  # an agent that stands where no agent is read
+            yield _slip((*at, key), f"agents.entries.{key}", stops=True)
 
 
 def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[str]) -> Iterator[Fault]:
@@ -167,6 +213,17 @@ def _misnamed_in(table: dict[str, Any], path: KeyPath, restricting: frozenset[st
     for key in doubtful:
         if key not in here.names:
             yield _slip((*path, key), near(key, restricting, taken=table), stops=table[key] not in _EMPTY)
+    for key in (table.keys() & HELD) - restricting:
+        if meant := _belongs(key, table[key], path):
+            yield _slip((*path, key), meant, stops=True)
+
+
+def _belongs(key: str, value: Any, at: KeyPath) -> str:
+    """Return where a rule is read that stands where nothing reads it, or nothing."""
+    if key not in HELD or value in _EMPTY:
+        return ""
+    here = _node(known_tree(), at)
+    return "" if key in here.names else belongs(key, here, at)
 
 
 def _misnamed_below(document: dict[str, Any]) -> Iterator[Fault]:
@@ -193,15 +250,25 @@ def _misnamed_below(document: dict[str, Any]) -> Iterator[Fault]:
 
 
 def _unfit(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    heard: list[tuple[KeyPath, str]] = []
-    for name, keys in _MUST_FIT.items():
+    for name, places in _MUST_FIT.items():
+        patterns = [path_of(place) for place in places]
         for path in _places(document, path_of(name)):
-            block = lookup(document, path)
-            chosen = {key: block[key] for key in keys if key in block} if isinstance(block, dict) else block
-            if chosen not in (None, {}):
-                convert(chosen, load_block(name), lambda where, why: heard.append((where, why)), path)
-    # An entry of a skill that cannot be read switches that skill off; the table around it has no such reading.
-    return (item for item in heard if item[0][0] != "skills" or len(item[0]) <= 2)
+            yield from _misfits(lookup(document, path), name, patterns, path)
+
+
+def _misfits(block: Any, name: str, patterns: list[KeyPath], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the bad values at, in or around these places of a block, but for those around which something has a strictest reading."""
+    keys = {str(pattern[0]) for pattern in patterns}
+    chosen = {key: block[key] for key in keys if key in block} if isinstance(block, dict) else block
+    if chosen in (None, {}):
+        return
+    into, heard = load_block(name), list[tuple[KeyPath, str]]()
+    convert(chosen, into, lambda where, why: heard.append((where, why)), path)
+    for where, why in heard:
+        steps = where[len(path) :]
+        meant = any(all(a in ("*", b) for a, b in zip(pattern, steps, strict=False)) for pattern in patterns)
+        if meant and not fails_closed(into, steps):
+            yield where, why
 
 
 def _slip(path: KeyPath, meant: str, *, stops: bool) -> Fault:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from homarus.config.convert import did_you_mean
+from homarus.config.keypath import KeyPath
+from homarus.core.text import single_line
 
 DEFAULT_PORT = 18789
+Positive = Annotated[int, Meta(ge=1)]
 
 
 class RateLimit(Struct, frozen=True, rename="camel"):
     """After so many wrong credentials within the window, an address is locked out. Loopback is only ever spared without a browser."""
 
-    max_attempts: int = 10
-    window_ms: int = 60_000
-    lockout_ms: int = 300_000
+    max_attempts: Positive = 10
+    window_ms: Positive = 60_000
+    lockout_ms: Positive = 300_000
     exempt_loopback: bool = True
 
 
@@ -117,7 +123,7 @@ class LogSettings(Struct, frozen=True, rename="camel"):
 
 
 class GatewaySettings(Struct, frozen=True, rename="camel"):
-    port: int = DEFAULT_PORT
+    port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
     bind: Literal["loopback", "lan", "tailnet", "auto", "custom"] = "loopback"
     custom_bind_host: str = ""
     auth: AuthSettings = AuthSettings()
@@ -133,3 +139,22 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
     trusted_proxies: tuple[str, ...] = ()
     # Listen beyond this machine without TLS and without a proxy in front, as behind a tunnel that encrypts.
     allow_plain_text: bool = False
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the names of tools and of scopes that nothing has, by their key."""
+        from homarus.gateway.scopes import ALL
+        from homarus.tools.policy import Rules
+
+        for key, message in Rules(allow=self.tools.allow, deny=self.tools.deny).warnings:
+            yield ("tools", *key), message
+        auth = self.auth
+        given = {("secretScopes",): auth.secret_scopes}
+        given |= {("identityScopes", name): scopes for name, scopes in auth.identity_scopes.items()}
+        for key, scopes in given.items():
+            for scope in scopes:
+                if scope not in ALL:
+                    yield (
+                        ("auth", *key),
+                        f"'{single_line(scope, 60)}' is no scope that exists{did_you_mean(scope, ALL)}",
+                    )

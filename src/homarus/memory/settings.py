@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
+from homarus.config.convert import did_you_mean, one_of
+from homarus.config.keypath import KeyPath
+from homarus.core.text import single_line
 
 # Services behind a network, and where the key of each is looked for when `remote.apiKey` names none.
 SERVICES: dict[str, tuple[str, ...]] = {
@@ -20,6 +24,7 @@ SERVICES: dict[str, tuple[str, ...]] = {
     "lmstudio": (),
     "deepinfra": ("DEEPINFRA_API_KEY",),
 }
+PROVIDERS = ("auto", "none", "local", "minilm", "wordllama", *SERVICES)
 
 
 class ExtraPath(Struct, frozen=True, rename="camel"):
@@ -159,7 +164,7 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
     """`agents.defaults.memorySearch` (early 2026) or `memory.search` (today): the same keys."""
 
     enabled: bool = True
-    sources: tuple[str, ...] = ("memory",)
+    sources: tuple[Annotated[str, one_of(("memory", "sessions"))], ...] = ("memory",)
     extra_paths: tuple[str | ExtraPath, ...] = ()
     provider: str = "auto"
     model: str = ""
@@ -175,9 +180,17 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
     pre_reply: PreReply = PreReply()
 
     @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the providers that nothing here is called, so that words alone are searched."""
+        for key, name in (("provider", self.provider), ("fallback", self.fallback)):
+            if name and name not in PROVIDERS:
+                told = f"'{single_line(name, 40)}' is none of {', '.join(PROVIDERS)}{did_you_mean(name, PROVIDERS)}"
+                yield (key,), told
+
+    @property
     def searched(self) -> frozenset[str]:
         """Return the sources that are searched when a question names none."""
-        named = {"memory", "sessions"} & set(self.sources)
+        named = {"memory", "sessions"} & {name.strip().lower() for name in self.sources}
         return frozenset(named | {"sessions"} if self.experimental.session_memory else named or {"memory"})
 
     @property

@@ -22,6 +22,14 @@ DATA = Path(__file__).with_name("catalog.json")
 # What a model that is said to reason is taken to understand when nobody says which levels.
 REASONING_LEVELS = ("off", "low", "medium", "high")
 CHAT = "openai-completions"
+# What OpenClaw calls the ways in which a thinking level travels.
+_ELSEWHERE = {"openai": "effort", "deepseek": "thinking", "zai": "thinking"}
+# Where a model may be named in the settings of an agent.
+_MODELS = (("model",), ("imageModel",), ("subagents", "model"), ("heartbeat", "model"))
+_WORDS_OF = {
+    "thinkingFormat": ("effort", "openrouter", "thinking", "thinking+effort", "qwen", "none", *_ELSEWHERE),
+    "maxTokensField": ("max_tokens", "max_completion_tokens"),
+}
 _ADDRESS = late(r"(?i)https?://[^\s/]")
 
 
@@ -77,6 +85,9 @@ def check(config: Config) -> None:
         if provider.base_url and not _ADDRESS.match(provider.base_url):
             config.report("error", (*path, "baseUrl"), "is no address", "write it like https://host/v1")
         _check_windows(config, path, provider)
+        _check_compat(config, provider.compat, (*path, "compat"))
+        for index, model in enumerate(provider.models):
+            _check_compat(config, model.compat, (*path, "models", index, "compat"))
 
 
 def _check_windows(config: Config, path: KeyPath, provider: ProviderSettings) -> None:
@@ -89,6 +100,55 @@ def _check_windows(config: Config, path: KeyPath, provider: ProviderSettings) ->
         if size is not None and size <= 0:
             cure = f"leave it out: unknown ones count {UNKNOWN_WINDOW:,} tokens"
             config.report("warning", key, "is no size of a window and counts for nothing", cure)
+
+
+def _check_compat(config: Config, compat: dict[str, Any], path: KeyPath) -> None:
+    for key, value in compat.items():
+        if key not in _QUIRKS and (meant := near(key, _QUIRKS)):
+            config.report("warning", (*path, key), "is no key that is known here", f"did you mean '{meant}'?")
+        words = _WORDS_OF.get(key, ())
+        if isinstance(value, str) and value not in words and (meant := near(value, words)):
+            config.report(
+                "warning", (*path, key), f"'{value}' is none of {', '.join(words)}", f"did you mean '{meant}'?"
+            )
+
+
+def check_named(config: Config) -> None:
+    """Report models whose provider is nearly one that is known: one by another name may be a plugin's."""
+    known = _providers_of(config)
+    owners = [("agents", "defaults"), *(("agents", "entries", agent.id) for agent in config.agents)]
+    for path in ((*owner, *steps) for owner in owners for steps in _MODELS):
+        value = config.lookup(path)
+        for place, name in _names_in(value, path):
+            provider = normalize_provider(name.partition("/")[0])
+            if "/" in name and provider not in known and (meant := near(provider, known)):
+                message = f"there is no provider '{provider}' here"
+                config.report("warning", place, message, f"did you mean '{meant}/{name.partition('/')[2]}'?")
+
+
+def _names_in(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    for key in ("primary", "fallbacks") if isinstance(value, dict) else ():
+        inner = value.get(key)
+        yield from _names_in(inner, (*path, key))
+        for index, name in enumerate(inner if isinstance(inner, list) else ()):
+            yield from _names_in(name, (*path, key, index))
+
+
+def _providers_of(config: Config) -> frozenset[str]:
+    named = (config.get("models.providers"), _built_in()["providers"], _built_in()["models"])
+    return frozenset(normalize_provider(name) for each in named if isinstance(each, dict) for name in each)
+
+
+def unknown_providers(config: Config, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield the keys of a table by provider that name none which is known here, each with the one that is nearly called so."""
+    table = config.lookup(path)
+    known = _providers_of(config)
+    for key in table if isinstance(table, dict) else ():
+        provider = normalize_provider(key.partition("/")[0])
+        if provider not in known:
+            yield (*path, key), f"there is no provider '{provider}' here", near(provider, known)
 
 
 @functools.cache
@@ -243,6 +303,6 @@ def _compat(given: dict[str, Any]) -> dict[str, Any]:
     if given.get("supportsReasoningEffort") is False:
         quirks["thinkingFormat"] = "none"
     form = quirks.get("thinkingFormat")
-    if form in {"openai", "deepseek", "zai"}:
-        quirks["thinkingFormat"] = {"openai": "effort", "deepseek": "thinking", "zai": "thinking"}[form]
+    if form in _ELSEWHERE:
+        quirks["thinkingFormat"] = _ELSEWHERE[form]
     return quirks

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from homarus.config.convert import one_of
 from homarus.models.info import Price
 from homarus.models.levels import LEVELS, WORDS
 
@@ -16,7 +17,7 @@ class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
     id: str
     name: str | None = None
     reasoning: bool | None = None
-    input: list[str] | None = None
+    input: list[Annotated[str, one_of(("text", "image", "audio", "video"), also=("document", "pdf"))]] | None = None
     cost: Price | None = None
     context_window: int | None = None
     context_tokens: int | None = None

@@ -120,7 +120,7 @@ class ChatActions:
 
     def _allowed(self, where: Target, action: str) -> None:
         name = _SWITCHES[action]
-        if chat_settings(self._board.config, where.channel, where.account).actions.get(name) is False:
+        if chat_settings(self._board.config, where.channel, where.account).is_off(name):
             raise ToolError(f"{name} are switched off there", cure=f"channels.{where.channel}.actions.{name}")
 
     def _able(self, where: Target, action: str, message_id: str) -> tuple[Channel, Place]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from homarus.config.convert import one_of
 from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.messages import Inbound
@@ -29,8 +30,8 @@ EYES = "👀"
 class SpeechSettings(Struct, frozen=True, rename="camel"):
     """`agents.defaults`: what of a turn its chat sees besides the answer, where its session says nothing."""
 
-    verbose_default: str = "off"
-    reasoning_default: str = "off"
+    verbose_default: Annotated[str, one_of(("off", "on", "full"))] = "off"
+    reasoning_default: Annotated[str, one_of(("off", "on", "stream"))] = "off"
 
 
 class Manner(Struct, frozen=True, kw_only=True):
@@ -58,6 +59,20 @@ class ExecApprovals(Struct, frozen=True, rename="camel"):
     approvers: tuple[str | int, ...] = ()
 
 
+class ActionSwitches(Struct, frozen=True, rename="camel"):
+    """What may be done in the chats of an account besides answering, and the names that OpenClaw has for it on some platforms."""
+
+    reactions: bool = True
+    edits: bool = True
+    deletes: bool = True
+    polls: bool = True
+    messages: bool = True
+    edit_message: bool = True
+    delete_message: bool = True
+    poll: bool = True
+    send_message: bool = True
+
+
 class ChatSettings(Struct, frozen=True, rename="camel"):
     """`channels.<id>` and one of its accounts: how the agent writes there."""
 
@@ -67,8 +82,18 @@ class ChatSettings(Struct, frozen=True, rename="camel"):
     exec_approvals: ExecApprovals = ExecApprovals()
     streaming: StreamingSettings = StreamingSettings()
     retry: RetrySettings = RetrySettings()
-    # What the message tool may do there: `reactions`, `edits`, `deletes`, `polls`.
-    actions: dict[str, bool] = {}
+    actions: ActionSwitches = ActionSwitches()
+
+    def is_off(self, action: str) -> bool:
+        """Say whether one of `reactions`, `edits`, `deletes`, `polls` and `messages` is switched off, by whichever name."""
+        may = self.actions
+        return not {
+            "reactions": may.reactions,
+            "edits": may.edits and may.edit_message,
+            "deletes": may.deletes and may.delete_message,
+            "polls": may.polls and may.poll,
+            "messages": may.messages and may.send_message,
+        }[action]
 
 
 class GroupReplies(Struct, frozen=True, rename="camel"):
@@ -89,14 +114,15 @@ class SendMatch(Struct, frozen=True, rename="camel"):
     """Which sessions a rule is about; what is not named fits all."""
 
     channel: str = ""
-    chat_type: str = ""
+    chat_type: Annotated[str, one_of(("direct", "group", "channel", "room"), also=("dm",))] = ""
     key_prefix: str = ""
     raw_key_prefix: str = ""
 
     def fits(self, route: Route, chat_type: str) -> bool:
         key = str(route.session_key)
         bare = key.split(":", 2)[-1]
-        named = self.channel in ("", route.channel) and self.chat_type in ("", chat_type)
+        channel, kind = self.channel.strip().lower(), self.chat_type.strip().lower()
+        named = channel in ("", route.channel.lower()) and {"dm": "direct"}.get(kind, kind) in ("", chat_type)
         return named and bare.startswith(self.key_prefix) and key.startswith(self.raw_key_prefix)
 
 
@@ -128,7 +154,8 @@ def chat_settings(config: Config, channel: str, account: str) -> ChatSettings:
     accounts = own.pop("accounts", None)
     for name, inner in accounts.items() if isinstance(accounts, dict) else ():
         if normalize_account_id(str(name)) == account and isinstance(inner, dict):
-            own |= {**inner, "streaming": merge(own.get("streaming") or {}, inner.get("streaming") or {})}
+            both = {key: merge(own.get(key) or {}, inner.get(key) or {}) for key in ("streaming", "actions")}
+            own |= {**inner, **both}
     return config.convert_block(own, ChatSettings, ("channels", channel))
 
 
@@ -151,8 +178,8 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
         blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
         preview=preview,
         streaming=chat.streaming,
-        verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
-        reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
+        verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default).strip().lower(),
+        reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default).strip().lower(),
         usage=entry.response_usage,
         reply_mode="all" if chat.reply_to_mode == "batched" else chat.reply_to_mode,
         prefix=prefix,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Bound = Annotated[int, Meta(ge=0)]
 
 
 class DockerSettings(Struct, frozen=True, rename="camel"):
@@ -24,10 +26,11 @@ class SandboxSettings(Struct, frozen=True, rename="camel"):
     network: bool | Literal["none", "host"] = False
     binds: list[str] = []
     env: list[str] = []
-    cpu_seconds: int = 600
-    memory_mb: int = 2048
-    processes: int = 256
-    disk_mb: int = 10_240
+    # Zero is no limit, in so many words; what is below is none that anybody can have meant.
+    cpu_seconds: Bound = 600
+    memory_mb: Bound = 2048
+    processes: Bound = 256
+    disk_mb: Bound = 10_240
     docker: DockerSettings = DockerSettings()
     # What sandboxed sessions other than the main one may see of the conversations: only what they started, or all.
     session_tools_visibility: Literal["spawned", "all"] = "spawned"

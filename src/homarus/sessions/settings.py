@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from homarus.config.keypath import KeyPath
 from homarus.core.patterns import late
 from homarus.core.routes import MAIN, DmScope
+from homarus.core.text import single_line
 
 _DURATION = late(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -20,7 +23,7 @@ class ResetPolicy(Struct, frozen=True, rename="camel"):
     """When a conversation starts over by itself. A block without a mode means `daily`."""
 
     mode: Literal["none", "never", "off", "daily", "idle"] | None = None
-    at_hour: int = 4
+    at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
     idle_minutes: float | None = None
 
 
@@ -46,6 +49,17 @@ class SessionSettings(Struct, frozen=True, rename="camel"):
     reset_by_type: dict[str, ResetPolicy] = {}
     reset_by_channel: dict[str, ResetPolicy] = {}
     maintenance: MaintenanceSettings = MaintenanceSettings()
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the durations and sizes of the maintenance that nobody understands: they are as good as not set."""
+        kept = self.maintenance
+        for key, value in (("pruneAfter", kept.prune_after), ("resetArchiveRetention", kept.reset_archive_retention)):
+            if isinstance(value, str) and value.strip() and seconds(value) is None:
+                yield ("maintenance", key), f"'{single_line(value, 40)}' is no duration such as 30d or 12h"
+        for key, most in (("maxDiskBytes", kept.max_disk_bytes), ("highWaterBytes", kept.high_water_bytes)):
+            if isinstance(most, str) and most.strip() and size(most) is None:
+                yield ("maintenance", key), f"'{single_line(most, 40)}' is no size such as 500mb"
 
 
 def seconds(value: str | int | None, *, unit: str = "d") -> float | None:

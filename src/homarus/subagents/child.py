@@ -14,6 +14,7 @@ from homarus.agent.outcome import Status
 from homarus.core.messages import Trust, Usage
 from homarus.core.routes import Route, SessionKey
 from homarus.core.text import single_line
+from homarus.models.settings import Level
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.untrusted import harmless
 
@@ -35,7 +36,7 @@ class SubagentSettings(Struct, frozen=True, rename="camel"):
 
     # A model for all children that nobody chose one for; without it they use their parent's.
     model: str | dict[str, Any] = ""
-    thinking: str = ""
+    thinking: Level | Literal[""] = ""
     max_concurrent: int = 8
     max_spawn_depth: int = 1  # January 2026: a child has no children; today's OpenClaw allows 5 generations
     max_children_per_agent: int = 5
@@ -46,11 +47,12 @@ class SubagentSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def depth(self) -> int:
-        return max(1, min(self.max_spawn_depth, DEEPEST))
+        """Return how many generations there may be; zero is none."""
+        return max(0, min(self.max_spawn_depth, DEEPEST))
 
     @property
     def width(self) -> int:
-        return max(1, self.max_children_per_agent)
+        return max(0, self.max_children_per_agent)
 
     @property
     def model_name(self) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from homarus.config.keypath import KeyPath
+from homarus.core.text import single_line
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_CHARS = 20_000
@@ -83,6 +87,11 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
     repo_root: str | None = None
 
     @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        if (zone := self.user_timezone) and zone.strip() and not is_zone(zone.strip()):
+            yield ("userTimezone",), f"'{single_line(zone, 40)}' is no time zone that this machine knows"
+
+    @property
     def injection(self) -> Injection:
         return _ALIASES.get(self.context_injection) or Injection(self.context_injection)
 
@@ -100,6 +109,16 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
             user_file=self.user_file_max_chars if (self.user_file_max_chars or 0) > 0 else None,
             digest=self.bootstrap_digest,
         )
+
+
+def is_zone(name: str) -> bool:
+    """Say whether this machine knows a time zone of that name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return name == "UTC" or bool(ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
 
 
 def _clamp(value: int, low: int, high: int) -> int:

@@ -41,3 +41,18 @@ async def test_the_owner_opens_and_closes_tools(tmp_path: Path) -> None:
     denied = {"tools": {"deny": ["write"]}, **rules}
     async with served(House(tmp_path, config=denied)) as home:
         assert (await call(home, {"tool": "write", "args": {"path": "b.md", "content": "hi"}}))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "deny", [["Session_Status"], ["group:sessions"], ["session_*"], [" session_status "], ["sesion_status"], ["*"]]
+)
+async def test_what_is_denied_is_said_in_the_words_of_the_rules_for_tools(tmp_path: Path, deny: list[str]) -> None:
+    async with served(House(tmp_path, config={"gateway": {"tools": {"deny": deny}}})) as home:
+        assert (await call(home, {"tool": "session_status"}))[0] == 404
+
+
+async def test_what_is_opened_is_named_in_any_case_and_a_group_opens_nothing(tmp_path: Path) -> None:
+    rules = {"gateway": {"tools": {"allow": [" Write", "group:runtime", "*"]}}}
+    async with served(House(tmp_path, config=rules)) as home:
+        assert (await call(home, {"tool": "write", "args": {"path": "note.md", "content": "hi"}}))[0] == 200
+        assert (await call(home, {"tool": "exec", "args": {"command": "id"}}))[0] == 404

@@ -17,6 +17,7 @@ from homarus.gateway.http.openai_input import Problem
 from homarus.gateway.http.page import posted
 from homarus.gateway.methods import passed
 from homarus.gateway.scopes import READ, WRITE, Principal
+from homarus.tools.policy import Layer, Rules
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
@@ -39,10 +40,10 @@ def routes(gateway: Gateway) -> list[Route]:
             arguments = {"action": body["action"], **arguments}
         key = gateway.key(str(body.get("sessionKey") or "main"), str(body.get("agentId") or ""))
         rules = gateway.live.settings.tools
-        known = {each[0] for each in gateway.client.operations.tools(key.agent_id)}
-        plain = name.strip().lower()
-        shut = plain in rules.deny or (plain in CLOSED and plain not in rules.allow)
-        if shut or name not in known:
+        denied = Layer("gateway tools", Rules(deny=rules.deny))  # in the words of `tools.deny`
+        known = gateway.client.home.toolkit.box(key.agent_id, more=(denied,)).tools
+        plain, opened = name.strip().lower(), {word.strip().lower() for word in rules.allow}
+        if name not in known or (plain in CLOSED and plain not in opened):
             error = {"type": "not_found", "message": f"Tool not available: {name[:80]}"}
             return JSONResponse({"ok": False, "error": error}, 404)
         result = await gateway.client.call_tool(key, name, arguments, Trust.OWNER)

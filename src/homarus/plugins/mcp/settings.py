@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from msgspec import Struct
+
+from homarus.config.convert import did_you_mean
+from homarus.config.keypath import KeyPath
+from homarus.core.text import single_line
 
 DEFAULT_REQUEST_SECONDS = 60.0
 DEFAULT_CONNECT_SECONDS = 30.0
@@ -26,6 +31,9 @@ class OAuthSettings(Struct, frozen=True, rename="camel"):
     scope: str = ""
     redirect_url: str = ""
     client_metadata_url: str = ""
+
+
+TRANSPORTS = ("stdio", "http", "sse", "streamable-http", "streamablehttp")
 
 
 class ServerSettings(Struct, frozen=True, rename="camel"):
@@ -79,6 +87,17 @@ class McpSettings(Struct, frozen=True, rename="camel"):
 
     servers: dict[str, ServerSettings] = {}
     session_idle_ttl_ms: int = 600_000
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the servers that nothing can be started or called for, and ways of speaking that nobody knows."""
+        for name, server in self.servers.items():
+            if server.enabled and not server.kind:
+                yield ("servers", name), "has neither a command nor a url, so it is never called"
+            word = server.transport.strip()
+            if word and word.lower().replace("_", "-") not in TRANSPORTS:
+                said = f"'{single_line(word, 40)}' is none of {', '.join(TRANSPORTS)}{did_you_mean(word, TRANSPORTS)}"
+                yield ("servers", name, "transport"), said
 
     @classmethod
     def disabled(cls) -> Self:
