@@ -1,4 +1,4 @@
-"""`homarus channels` and `homarus pairing`: chat platforms of this home, who is let in there, and why."""
+"""`homarus channels`: chat platforms of this home, and why somebody is heard there or not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import msgspec
 
 from homarus.channels.channel import Manifest, Setting
 from homarus.channels.discovery import lacks, manifests
-from homarus.channels.pairing import PairingStore, owner_entry
 from homarus.channels.settings import accounts_of, channel_block, fits
 from homarus.cli.app import App
-from homarus.cli.chat_home import account_id, asked, known_account, manifest_of, once
+from homarus.cli.chat_home import account_id, asked, known_account, manifest_of, once, owner_added, pairing_store
 from homarus.cli.group import Group
 from homarus.cli.options import filled, with_json
 from homarus.cli.output import clean, hushed
@@ -175,7 +174,7 @@ def add(app: App, channel: str, account: str, as_json: bool, **given: Any) -> No
         first = ("channels", manifest.id, "accounts", DEFAULT_ACCOUNT)
         operations.insert(0, Operation("set", (*first, "enabled"), own.get("enabled") is not False))
     if given["owner"]:
-        operations.append(_owner(app, manifest.id, given["owner"]))
+        operations.append(owner_added(app, manifest.id, given["owner"]))
     change(app.config, app.env, operations)
     missing, cure = lacks(manifest)
     told = {"ok": True, "channel": manifest.id, "accountId": account, "keys": sorted(values), "lacks": missing}
@@ -197,13 +196,6 @@ def _missing(app: App, manifest: Manifest, account: str, have: Json) -> list[str
         and all(have.get(name) in (None, "") for name in (key, *setting.unless))
         and not (setting.env and account == DEFAULT_ACCOUNT and app.env.get(setting.env))
     ]
-
-
-def _owner(app: App, channel: str, sender: str) -> Operation:
-    there = app.config.get("commands.ownerAllowFrom")
-    names = [entry for entry in there if isinstance(entry, str | int)] if isinstance(there, list) else []
-    entry = owner_entry(channel, sender)
-    return Operation("set", ("commands", "ownerAllowFrom"), [*names, *([] if entry in names else [entry])])
 
 
 def _serves(app: App) -> bool:
@@ -393,7 +385,7 @@ def explain(app: App, channel: str, sender: str, as_json: bool, **given: Any) ->
         mentioned=given["mentioned"],
         from_bot=given["bot"],
     )
-    keeper = Gatekeeper(app.config, app.env, _pairing(app), app.paths.own_dir / "channels", app.clock)
+    keeper = Gatekeeper(app.config, app.env, pairing_store(app), app.paths.own_dir / "channels", app.clock)
     decision = keeper.explain(inbound)
     facts: Json = {"outcome": decision.outcome, "trust": decision.trust, "reason": decision.reason}
     facts["gates"] = [msgspec.to_builtins(gate) for gate in decision.gates]
@@ -413,94 +405,3 @@ def explain(app: App, channel: str, sender: str, as_json: bool, **given: Any) ->
     }
     app.out.line(app.out.style(words[decision.outcome], "green" if decision.admitted else "yellow"))
     return 0 if decision.admitted else 1
-
-
-# Strangers.
-
-
-@click.group("pairing", cls=Group, default="list")
-def pairing() -> None:
-    """People who asked to talk with the agent: let them in or not. Without a word: who waits.
-
-    A code counts for an hour. What is decided here counts at once, also in a running gateway.
-    """
-
-
-def _pairing(app: App) -> PairingStore:
-    return PairingStore(app.paths.state_dir / "credentials", app.clock)
-
-
-@pairing.command("list")
-@click.argument("channel", required=False, default="")
-@with_json
-def list_pairing(app: App, channel: str = "", as_json: bool = False) -> None:
-    """List who waits, on CHANNEL or on all."""
-    names = [manifest_of(channel).id] if channel else list(manifests())
-    store = _pairing(app)
-    rows = [{"channel": name, **msgspec.to_builtins(each)} for name in names for each in store.pending(name)]
-    if as_json:
-        app.out.json({"requests": rows})
-    elif not rows:
-        app.out.line("Nobody waits.")
-    else:
-        shown = [
-            (
-                row["channel"],
-                row["code"],
-                clean(row["id"], 60),
-                clean(str(row["meta"].get("name") or ""), 40),
-                row["createdAt"],
-            )
-            for row in rows
-        ]
-        app.out.table(shown, ("channel", "code", "who", "calls themselves", "since"))
-        app.out.hint("'homarus pairing approve CHANNEL CODE' lets somebody in.")
-
-
-@pairing.command("approve")
-@click.argument("channel")
-@click.argument("code")
-@click.option("--account", metavar="ID", default="", help="Of which account.")
-@click.option("--owner", is_flag=True, help="It is you: give them the rights of the owner there.")
-@click.option("--notify", is_flag=True, help="Tell them, through the running gateway.")
-@with_json
-def approve(app: App, channel: str, code: str, account: str, owner: bool, notify: bool, as_json: bool) -> None:
-    """Let somebody in who has this CODE."""
-    import uuid
-
-    name = manifest_of(channel).id
-    request = _pairing(app).approve(name, code, account)
-    if owner:
-        change(app.config, app.env, [_owner(app, name, request.id)])
-    told = {"ok": True, "channel": name, "id": request.id, "accountId": request.account, "owner": owner}
-    app.out.answer(told, f"{clean(request.id, 80)} may talk with the agent on {name} now", as_json=as_json)
-    if notify:
-        words = {"to": request.id, "message": "You may talk with me now.", "idempotencyKey": uuid.uuid4().hex}
-        if asked(app, "send", channel=name, accountId=request.account, **words) is None:
-            app.out.warn("no gateway runs, so they were not told")
-
-
-@pairing.command("reject")
-@click.argument("channel")
-@click.argument("code")
-@click.option("--account", metavar="ID", default="", help="Of which account.")
-@with_json
-def reject(app: App, channel: str, code: str, account: str, as_json: bool) -> None:
-    """Forget the request with this CODE. Whoever made it may ask again."""
-    name = manifest_of(channel).id
-    request = _pairing(app).reject(name, code, account)
-    told = {"ok": True, "channel": name, "id": request.id, "rejected": True}
-    app.out.answer(told, f"forgot the request of {clean(request.id, 80)}", as_json=as_json)
-
-
-@pairing.command("revoke")
-@click.argument("channel")
-@click.argument("who")
-@click.option("--account", metavar="ID", default=DEFAULT_ACCOUNT, show_default=True, help="Of which account.")
-@with_json
-def revoke(app: App, channel: str, who: str, account: str, as_json: bool) -> None:
-    """Take back that somebody was let in, by the platform's id."""
-    name = manifest_of(channel).id
-    if not _pairing(app).revoke(name, who, account):
-        raise Unknown(f"{clean(who, 80)} was not let in by pairing", cure="see allowFrom in openclaw.json")
-    app.out.answer({"ok": True, "channel": name, "id": who}, f"{clean(who, 80)} is a stranger again", as_json=as_json)

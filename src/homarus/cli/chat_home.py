@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from homarus.channels.channel import Manifest
 from homarus.channels.discovery import manifests, named
+from homarus.channels.pairing import PairingStore, owner_entry
 from homarus.channels.settings import accounts_of, channel_block, default_account
 from homarus.channels.support import SCAN, Note
 from homarus.cli.app import App
+from homarus.config.write import Operation
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.core.messages import Inbound
 from homarus.core.routes import normalize_account_id
@@ -115,3 +117,15 @@ def once(app: App, channel: str, account: str, work: Callable[[Switchboard], Awa
 def asked(app: App, method: str, **params: Any) -> Any:
     """Ask the running gateway; None where there is none."""
     return app.ask_gateway(method, **{key: value for key, value in params.items() if value not in (None, "")})
+
+
+def pairing_store(app: App) -> PairingStore:
+    return PairingStore(app.paths.state_dir / "credentials", app.clock)
+
+
+def owner_added(app: App, channel: str, sender: str) -> Operation:
+    """Return the change that makes somebody an owner there as well."""
+    there = app.config.get("commands.ownerAllowFrom")
+    names = [entry for entry in there if isinstance(entry, str | int)] if isinstance(there, list) else []
+    entry = owner_entry(channel, sender)
+    return Operation("set", ("commands", "ownerAllowFrom"), [*names, *([] if entry in names else [entry])])

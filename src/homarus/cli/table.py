@@ -40,7 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "channels": Entry(
         "Chats", "homarus.cli.channels", "chat platforms: add accounts, see how they do, and who is heard"
     ),
-    "pairing": Entry("Chats", "homarus.cli.channels:pairing", "people who asked to talk with the agent: let them in"),
+    "pairing": Entry("Chats", "homarus.cli.pairing", "people who asked to talk with the agent: let them in"),
     "message": Entry("Chats", "homarus.cli.message", "send and change messages on chat platforms"),
     "directory": Entry("Chats", "homarus.cli.message:directory", "people and groups that a platform knows"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),

@@ -92,7 +92,7 @@ _NO_NAMES = frozenset({("channels", "defaults"), ("channels", "modelByChannel")}
 # Keys and checks that come from data which only their package reads, such as the manifests of chat platforms.
 MORE_KEYS = {"channels": "homarus.channels.settings:more_keys"}
 CHECKS = {
-    "agents": "homarus.admin.places:check",
+    "agents#places": "homarus.admin.places:check",
     "channels": "homarus.channels.settings:check",
     "models": "homarus.models.catalog:check",
     "agents": "homarus.models.catalog:check_named",
