@@ -27,12 +27,19 @@ REPLACES = [
     ("Mein Hund heißt Rex.", "Tatsächlich heißt mein Hund Max."),
     ("Ich wohne in Berlin.", "Eigentlich wohne ich in Bonn."),
     ("Das Fest ist am Samstag.", "Nein, das Fest fällt aus."),
+    ("Das Konzert ist in der Stadthalle.", "Das Konzert ist leider abgesagt."),
+    ("Mein Vermieter heißt Herr Huber.", "Eigentlich heißt mein Vermieter Herr Preis."),
+    ("Our landlord is called Mr. Hughes.", "Actually our landlord is called Mr. Price."),
+    ("Bens Geburtstag ist am 3. Mai.", "Eigentlich ist Bens Geburtstag am 4. Mai."),
+    ("Tom is not coming.", "Actually Tom is coming."),
+    ("I take my coffee with milk.", "Actually I take my coffee without milk."),
 ]
 AFTER_IT = [
     ("My daughter Mia is allergic to nuts.", "Actually, she is allergic to eggs."),
     ("My car is blue.", "Actually it is red."),
     ("The meeting is at 8.", "No, it's at 9."),
     ("Das Treffen ist am Montag.", "Nein, am Dienstag."),
+    ("Our cat is called Minka.", "I meant Mimi."),
 ]
 OTHER = [
     ("I like coffee.", "Actually I also like tea."),
@@ -45,6 +52,12 @@ OTHER = [
     ("Tom is allergic to nuts.", "Actually Ben is allergic to eggs."),
     ("My car is blue.", "Actually my car is a Volvo."),
     ("Mein Auto ist blau.", "Eigentlich ist mein Auto 5 Jahre alt."),
+    ("Tom's number is 0151 1111.", "Actually Kim's number is 0151 2222."),
+    ("Toms Nummer ist 0151 1111.", "Eigentlich ist Kims Nummer 0151 2222."),
+    ("The sofa is grey.", "Actually the curtains are grey."),
+    ("The party is on Friday.", "Actually the meeting is on Tuesday."),
+    ("Die Feier ist am Freitag.", "Eigentlich ist das Treffen am Dienstag."),
+    ("Mein erstes Auto war grün.", "Eigentlich war mein zweites Auto weiß."),
     ("Meine Frau isst kein Fleisch.", "Eigentlich isst mein Sohn kein Gemüse."),
     ("Mum's memory clinic appointment is 9 Dec. at 2.15 pm.", "Mum is on donepezil now, 5 mg at bedtime."),
 ]  # fmt: skip

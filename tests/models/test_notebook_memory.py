@@ -236,6 +236,8 @@ def test_of_two_lines_that_contradict_each_other_the_newer_is_said_first(home: H
         ("Tom's car is green.", "Actually my car is red."),
         ("My dentist is Dr. Kern.", "Actually the dentist is nice."),
         ("Maria wohnt in Graz.", "Eigentlich wohnt Ben in Rom."),
+        ("Tom's number is 0151 1111.", "Actually Kim's number is 0151 2222."),
+        ("Das Sofa ist grau.", "Eigentlich sind die Vorhänge grau."),
     ],
 )
 def test_a_correction_of_something_else_replaces_nothing(home: Home, told: str, other: str):
@@ -298,6 +300,14 @@ def test_tomorrow_counts_from_the_day_of_its_note(home: Home):
 def test_asked_whether_it_is_on_a_day_the_line_with_the_other_day_answers(home: Home):
     home.say("The meeting with Carla is on 27.11.2026 at 10.")
     assert "27.11.2026" in home.say("Is the meeting with Carla on 28 November?")
+
+
+def test_asked_when_a_line_with_yesterday_or_an_irregular_verb_is_no_longer_passed_over(home: Home):
+    home.say("I met Bob yesterday in the park.")
+    home.say("I saw Tom on Monday in Vienna.")
+    assert "met Bob yesterday" in home.say("When did I meet Bob?")
+    assert "met Bob yesterday" in home.say("Who did I meet on 14 November?")
+    assert "Tom on Monday" in home.say("When did I see Tom?")
 
 
 def test_what_is_moved_to_another_day_is_no_longer_on_the_first(home: Home):

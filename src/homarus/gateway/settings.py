@@ -149,7 +149,7 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
         for key, message in Rules(allow=self.tools.allow, deny=self.tools.deny).warnings:
             yield ("tools", *key), message
         auth = self.auth
-        given = {("secretScopes",): auth.secret_scopes}
+        given: dict[tuple[str, ...], tuple[str, ...]] = {("secretScopes",): auth.secret_scopes}
         given |= {("identityScopes", name): scopes for name, scopes in auth.identity_scopes.items()}
         for key, scopes in given.items():
             for scope in scopes:

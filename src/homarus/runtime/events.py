@@ -60,7 +60,10 @@ class Listeners:
 
     def emit(self, key: SessionKey, event: RunEvent) -> None:
         """Tell everybody. One that fails keeps neither the turn nor the others from going on."""
-        told = (*self._by_session.get(key, ()), *(partial(watcher, key) for watcher in self._watchers))
+        told: tuple[Listener, ...] = (
+            *self._by_session.get(key, ()),
+            *(partial(watcher, key) for watcher in self._watchers),
+        )
         for listener in told:
             try:
                 listener(event)

@@ -23,7 +23,7 @@ CORRECTS = late(
 _MARKED = late(r"\b(?:actually|in fact|eigentlich|tatsächlich|in wirklichkeit)\b", re.IGNORECASE)
 CHANGED = late(
     r"\b(?:now|no longer|any ?more|these days|(?:has|have) (?:moved|changed|switched|become)|(?:moved|changed|switched) to|instead|, not|jetzt|nicht mehr|doch"
-    r"|stattdessen|umgezogen|gewechselt|neuerdings|mittlerweile|inzwischen|actually|in fact|eigentlich|tatsächlich|in wirklichkeit|not [\w ]{1,30} but|after all)\b",
+    r"|stattdessen|umgezogen|gewechselt|neuerdings|mittlerweile|inzwischen|not [\w ]{1,30} but|after all)\b",
     re.IGNORECASE,
 )
 SHIFTED = late(
@@ -41,11 +41,11 @@ CANCELS = late(
     re.IGNORECASE,
 )
 _NOT = late(
-    r"\b(?:not|never|no longer|none|isn['’]t|aren['’]t|wasn['’]t|won['’]t|can['’]t|cannot|doesn['’]t|don['’]t|didn['’]t|nicht|nie|keine?[nmrs]?|hasn['’]t|haven['’]t)\b",
+    r"\b(?:not|never|without|ohne|no longer|none|isn['’]t|aren['’]t|wasn['’]t|won['’]t|can['’]t|cannot|doesn['’]t|don['’]t|didn['’]t|nicht|nie|keine?[nmrs]?|hasn['’]t|haven['’]t)\b",
     re.IGNORECASE,
 )
 _IT = late(
-    r"\b(?:he|she|it|they|that|those|it['’]s|he['’]s|she['’]s|they['’]re|er|sie|es|das|his|her|their|its|seine?[nmrs]?|ihre?[nmrs]?)\b",
+    r"\b(?:he|she|it|they|that|those|it['’]s|he['’]s|she['’]s|they['’]re|er|sie|es|das(?= (?:ist|war|sind|heißt))|his|her|their|its|seine?[nmrs]?|ihre?[nmrs]?)\b",
     re.IGNORECASE,
 )
 _ME = late(r"\b(?:i|my|mine|we|our|i['’]m|we['’]re|i['’]ve|ich|wir|mein\w*|unser\w*)\b", re.IGNORECASE)
@@ -64,6 +64,9 @@ _WHERE = late(
     r"(?:(?:the|my|our|der|die|das|dem|den|mein\w*|unser\w*|his|her)\s+)?([^\W\d_][\w-]*(?:\s+[^\W\d_][\w-]*)?)",
     re.IGNORECASE,
 )
+_OWNER = late(r"\b([A-ZÄÖÜ][\w-]+)['’](?:s\b)?|\bvon\s+([A-ZÄÖÜ][\w-]+)")
+_OWNED = late(r"\b([A-ZÄÖÜ][^\W\d_]{2,})s\s+(?=[A-ZÄÖÜ])")  # Toms Nummer
+_OURS = late(r"\b(?:my|our|mein\w*|unser\w*)\b", re.IGNORECASE)
 _AT = late(r"(?!(?:with|by|from|of|von|vom|mit)\b)(?:next to|\w+)\s+", re.IGNORECASE)
 _FIGURE = late(r"\d[\d.,:]*\d|\d")
 _WORD = late(r"[^\W_][\w'’-]*")
@@ -95,6 +98,7 @@ class Claim(Struct, frozen=True):
     words: tuple[Word, ...]
     names: frozenset[str]
     persons: frozenset[str]  # who it is about, or whose: names and relatives, else oneself
+    owners: frozenset[str]  # whose thing it is about
     verbs: frozenset[str]
     times: frozenset[str]
     figures: frozenset[str]
@@ -117,14 +121,14 @@ def sure(text: str) -> bool:
 
 def corrects(text: str) -> bool:
     """Say whether a line may take the place of another by its own words."""
-    return bool(CORRECTS.match(text) or SHIFTED.search(text) or CHANGED.search(text))
+    return any(rule.search(text) for rule in (SHIFTED, CHANGED, CANCELS)) or sure(text)
 
 
 @lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
     said = bare(text)
     reading = read(said)
-    words = tuple(word for word in reading.words if word.stem not in _MARKS)
+    words = tuple(word for word in reading.words if word.stem not in _MARKS and word.stem not in _TITLES)
     timeless = OF_A_TIME.sub(" ", said)
     times = {found[0].lower() for found in OF_A_TIME.finditer(said)}
     times |= {found[0].lower() for found in VALUES["@time"].finditer(timeless)}
@@ -135,6 +139,7 @@ def claim(text: str) -> Claim:
         words=words,
         names=names,
         persons=_persons(said, words, names - places),
+        owners=_owners(said, reading.german),
         verbs=_verbs(said, words, reading.german),
         times=frozenset(times),
         figures=frozenset(_FIGURE.findall(VALUES["@time"].sub(" ", timeless))),
@@ -163,6 +168,13 @@ def _persons(said: str, words: tuple[Word, ...], names: frozenset[str]) -> froze
     return found or frozenset({"me"} if _ME.search(said) else ())
 
 
+def _owners(said: str, german: bool) -> frozenset[str]:
+    found = [name for names in _OWNER.findall(said) for name in names if name]
+    found += _OWNED.findall(said) if german else []
+    named = [name for name in found if not any(word.ideas for word in read(name).words)]
+    return frozenset(map(stem, named)) or frozenset({"me"} if _OURS.search(said) else ())
+
+
 def _verbs(said: str, words: tuple[Word, ...], german: bool) -> frozenset[str]:
     """Return the stems of what is done; all verbs that say where or what something is are one."""
     small = {stem(word) for word in _WORD.findall(said) if word.islower()}
@@ -171,7 +183,7 @@ def _verbs(said: str, words: tuple[Word, ...], german: bool) -> frozenset[str]:
         word.stem
         for word in words
         if not word.kin
-        and (word.verb or (word.stem in small if german else word.stem in deeds) or _BEING.match(word.stem))
+        and (word.stem in small if german else word.verb or word.stem in deeds or _BEING.match(word.stem))
     }
     return frozenset({"be"} | found if _BEING.search(said) else found)
 
@@ -211,20 +223,39 @@ def takes_place(newer: str, older: str, *, last: bool = False) -> bool:
     last = last and sure(newer)
     loose = last and not matter and len(mine) <= MOST and bool(_IT.search(new.reading.text) or not new.verbs)
     itself = deed and all(_SUBJECT_ME.search(one.reading.text) for one in (new, old))
-    if adds(newer) or not (matter or loose or itself) or not (loose or _enough(new, old, common)):
+    if apart(newer, older) or not (matter or loose or itself) or not (loose or _enough(new, old, common)):
         return False
-    if _all_names(mine, new) and _all_names(theirs, old):
+    if _all_names(mine, new) and (_all_names(theirs, old) or (loose and old.names)):
         return _like_verbs(new, old)
     if _clash(new, old, loose) or _told_apart(new, old, matter):
         return False
+    meant = (
+        loose or itself or (last and _IT.search(new.reading.text) is not None) or _subject(new) in map(_stem, common)
+    )
     if CANCELS.search(new.reading.text):
-        return not CANCELS.search(old.reading.text)
+        return meant and not CANCELS.search(old.reading.text)
     told = {word.stem for word in old.words}
-    if all(told & set(word.inside) for word in mine) and _NOT.search(newer) and not _NOT.search(older):
-        return True  # it says the same, and denies it
+    if all(told & set(word.inside) for word in mine) and bool(_NOT.search(newer)) != bool(_NOT.search(older)):
+        return True  # one says what the other denies
     # Of a person many things hold at a time: two lines about one need a deed in common, too, or nothing but the value may differ.
     thing = loose or deed or any(word.stem in matter and not (word.name or word.kin) for word in common)
-    return _differ(new, old, mine, theirs, thing=thing, last=last)
+    return meant and _differ(new, old, mine, theirs, thing=thing, last=last)
+
+
+def apart(newer: str, older: str) -> bool:
+    """Say whether a line only adds to what was told ("I also like tea"), or is about what somebody else has."""
+    new, old = claim(newer), claim(older)
+    theirs = bool(new.owners and old.owners and not new.owners & old.owners)
+    return adds(newer) or (theirs and not (new.persons & old.persons) - {"me"})
+
+
+def _stem(word: Word) -> str:
+    return word.stem
+
+
+def _subject(one: Claim) -> str:
+    """Return the first word that is neither something done nor a value: what a line speaks of."""
+    return next((word.stem for word in one.words if word.stem not in one.verbs and not _valued(word.stem)), "")
 
 
 def _enough(new: Claim, old: Claim, common: list[Word]) -> bool:
@@ -240,7 +271,6 @@ def _valued(word: str) -> bool:
 
 
 def adds(text: str) -> bool:
-    """Say whether a line only adds to what was told: "I also like tea"."""
     return _ADDS.search(re.split(r"[,;:]", bare(text), maxsplit=1)[0]) is not None
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.models.notebook.corrections import CORRECTS, SHIFTED, adds, bare, takes_place
+from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, takes_place
 from homarus.models.notebook.days import agenda, beside, days, meets, whether
 from homarus.models.notebook.language import Reading, alike, read, stem
 from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
@@ -452,7 +452,7 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
         total, same_thing = _shared(new, read(bare(line.text)))
         meant = takes_place(text, line.text, last=line.source == last)
         least = 2.4 if enough == 1.5 and not same_thing else enough
-        if (meant or (total >= least and not adds(text))) and (
+        if (meant or (total >= least and not apart(text, line.text))) and (
             key := (total + meant + 0.5 * (meant and line.source == last), line.order)
         ) > best:
             best, chosen = key, line

@@ -299,7 +299,7 @@ def rivals(asked: Reading, later: Reading, former: Reading, known: Aliases) -> b
     )
     if asked.wanted and not (named if {"@name", "@place"} & set(asked.wanted) else _has(asked, later) > 0):
         return False
-    if takes_place(later.text, former.text, last=True):
-        return True
+    if takes_place(later.text, former.text, last=True) and not takes_place(later.text, former.text):
+        return True  # "it is red" is about the car
     strong = [word for word in asked.words if not word.light and _covers(word, former, known) >= 0.5]
     return 2 * sum(_covers(word, later, known) >= 0.5 for word in strong) >= len(strong)

@@ -20,7 +20,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.asks import SURE, asks
-from homarus.models.notebook.corrections import bare, corrects
+from homarus.models.notebook.corrections import CHANGED, CORRECTS, bare, corrects
 from homarus.models.notebook.days import days, spelled
 from homarus.models.notebook.gloss import other_language
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, finished, read_message
@@ -269,7 +269,7 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
 
 def _look(intent: Intent, got: Got, desk: Desk) -> Next:
     """Answer what may be a question and has no mark. What nothing answers is kept, unless it asks for sure."""
-    if corrects(intent.text):
+    if CORRECTS.match(intent.text) or CHANGED.search(intent.text):
         return _keep(Intent(Kind.KEEP, intent.text), got, desk)
     kept = [result for result in got if result.tool_name in _WRITERS]
     said = _ask(intent, [result for result in got if result not in kept], desk, sure=asks(intent.text) < SURE)
