@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ import torch.nn.functional as fn
 from msgspec import Struct
 from torch import nn
 
-from bench.fit_reader import Asked, MiniLM, chosen, everybody, loss_of, questions, show, tokenizer
+from bench.fit_reader import Asked, MiniLM, everybody, loss_of, questions, show, tokenizer
 from homarus.models.notebook import reader
 from homarus.models.notebook.pieces import pieces, vocabulary
 
 WRITTEN = Path(reader.__file__).with_name("reader.bin")
 LINES, QUESTIONS = 5, 64  # lines of a question, questions of a step
 CHUNK = 50 * QUESTIONS
-DROP, HIDDEN = 0.25, 0.08  # of the numbers in between and of the words, in a step
 
 
 class Row(Struct):
@@ -39,12 +37,13 @@ class Row(Struct):
 
 
 def row(asked: Asked) -> Row:
-    """Return a question with lines that are others each time: what stands beside it must not be learnt by heart."""
-    lines, answer = chosen(asked, LINES)
-    return Row(in_pieces(asked.question), [in_pieces(asked.person.told[at]) for at in lines], answer)
-
-
-in_pieces = cache(pieces)
+    """Return a question with the line that answers, three of the nearest others, and one that is a little farther."""
+    near = [at for at in asked.order[:13] if at != asked.answer]
+    lines = [] if asked.answer is None else [asked.answer]
+    lines += random.sample(near[:5], min(3, len(near[:5])))
+    lines += random.sample(near[5:], min(LINES - len(lines), len(near[5:])))
+    answer = len(lines) if asked.answer is None else 0
+    return Row(pieces(asked.question), [pieces(asked.person.told[at]) for at in lines], answer)
 
 
 class Small(nn.Module):
@@ -60,10 +59,7 @@ class Small(nn.Module):
         self.both, self.verdict = nn.Linear(4 * width, width), nn.Linear(width, 1)
 
     def seen(self, ids: Any, kind: int) -> Any:
-        there = ids > 0
-        if self.training:
-            there &= torch.rand(ids.shape) >= HIDDEN
-        words = fn.embedding(ids, self.words) * there[..., None]
+        words = fn.embedding(ids, self.words) * (ids > 0)[..., None]
         nothing = torch.zeros_like(words[:, :1])
         beside = torch.cat([torch.cat([nothing, words[:, :-1]], 1), words, torch.cat([words[:, 1:], nothing], 1)], -1)
         return self.own(words) + self.kinds[kind] + fn.relu(self.around(self.drop(beside)))
@@ -161,18 +157,18 @@ def _ids(texts: list[tuple[int, ...]], most: int) -> Any:
     return torch.from_numpy(rows)
 
 
-def teach(asked: list[Asked], model: Small, minutes: float, *, go_on: bool) -> None:
+def teach(rows: list[Row], model: Small, minutes: float, *, go_on: bool) -> None:
     """Learn for so long, each step with questions of like length; the rate rises at first and falls to nothing."""
+    rows = [one for one in rows if len(one.lines) == LINES]
     others = [value for name, value in model.named_parameters() if name != "words"]
     most = (3e-4, 1e-3) if go_on else (6e-4, 2e-3)
     step = torch.optim.AdamW([{"params": [model.words], "weight_decay": 0.0}, {"params": others}], weight_decay=0.01)
     began, done, losses = time.time(), 0, []
     end = began + 60 * minutes
     while True:
-        random.shuffle(asked)
-        for start in range(0, len(asked) - CHUNK + 1, CHUNK):
-            rows = [row(one) for one in asked[start : start + CHUNK]]
-            near = sorted(rows, key=lambda one: len(one.question) + max(map(len, one.lines)))
+        random.shuffle(rows)
+        for start in range(0, len(rows) - CHUNK + 1, CHUNK):
+            near = sorted(rows[start : start + CHUNK], key=lambda one: len(one.question) + max(map(len, one.lines)))
             groups = [near[at : at + QUESTIONS] for at in range(0, len(near), QUESTIONS)]
             random.shuffle(groups)
             for group in groups:
@@ -216,11 +212,11 @@ def main() -> None:
     torch.set_num_threads(1)
     random.seed(1)
     torch.manual_seed(1)
-    asked = questions(everybody()[0], MiniLM(0).eval(), tokenizer(), others=True)
-    model = Small(first_words(asked_for.size), asked_for.width, DROP)
+    rows = [row(one) for one in questions(everybody()[0], MiniLM(0).eval(), tokenizer(), others=True)]
+    model = Small(first_words(asked_for.size), asked_for.width, 0.1)
     if asked_for.go_on:
         model.take(WRITTEN)
-    teach(asked, model, asked_for.minutes, go_on=asked_for.go_on)
+    teach(rows, model, asked_for.minutes, go_on=asked_for.go_on)
     model.write(WRITTEN)
     judge(model)
 

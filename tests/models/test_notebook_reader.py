@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from homarus.memory.embed.export import READER
 from homarus.models.notebook import evidence, reader
 from homarus.models.notebook.match import table
-from homarus.models.notebook.minilm import MODEL, TOKENIZER, VECTORS, MiniLMReader, lacking, reader_in
+from homarus.models.notebook.minilm import MODEL, SECOND, TOKENIZER, VECTORS, MiniLMReader, lacking, reader_in, together
 from homarus.models.notebook.reader import SmallReader, near, net
 
 FLIGHT = [
@@ -110,6 +110,13 @@ def test_what_keeps_minilm_from_reading_is_said(tmp_path):
     assert "is not there" in lacking(tmp_path)
     (folder / MODEL).write_bytes(b"torn")
     assert "cannot be opened" in lacking(tmp_path)
+
+
+def test_the_small_reader_moves_what_minilm_says_of_the_lines_that_it_heard():
+    first, second, third = together([1.0, 1.0, 1.0], [2.0, -1.0])
+    assert (first, second) == (1.0 + SECOND * 2, 1.0 - SECOND)
+    assert third == second  # it never heard that one, so it speaks for it no more than for the worst
+    assert together([0.5], [-3.0]) == [0.5 - 3 * SECOND]
 
 
 def test_both_names_of_the_readers_file_are_one():

@@ -56,7 +56,7 @@ NO_EFFECT = _no_effect()
 _SYNONYMS = {
     **dict.fromkeys(("denied", "denylist", "disallow", "disallowed", "block", "blocked", "blocklist"), "deny"),
     **dict.fromkeys(("blacklist", "exclude", "excluded", "forbid", "forbidden"), "deny"),
-    **dict.fromkeys(("allowed", "allowlist", "include", "included", "permit", "permitted", "whitelist"), "allow"),
+    **dict.fromkeys(("allowed", "allowlist", "included", "permit", "permitted", "whitelist"), "allow"),
 }
 # Rules that may stand a level too high, by what holds them there.
 _INSIDE = {

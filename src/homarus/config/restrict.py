@@ -199,7 +199,7 @@ def _misnamed_at(table: dict[str, Any], names: frozenset[str], at: KeyPath) -> I
             yield _slip((*at, key), meant, stops=stops or rules)
         elif meant := _belongs(key, table[key], at):
             yield _slip((*at, key), meant, stops=True)
-        elif at and rules:  # an agent that stands where no agent is read
+        elif at and rules and key not in at:  # an agent that stands where no agent is read
             yield _slip((*at, key), f"agents.entries.{key}", stops=True)
 
 

