@@ -73,6 +73,15 @@ _OPENING = late(
     + r"|(?:do|does|did|is|are|am|was|were|can|could|should|would|will|has|have|had|ist|sind|war|hat|habe|haben|kann|muss|soll|gibt|darf|weißt)\b",
     _I,
 )
+# What stands before a question in the same line, and how one goes on: "…, who wants a maze" and "was sonst" are no questions.
+_SAID_BEFORE = late(r"(?:[,;:.!]| [–—-]+) +")
+_LAST_ASKS = late(
+    r"(?:what(?:'?s| \w+)|when(?:'?s)?|where(?:'?s)?|how|who(?:'?s| is| was)|which \w+ (?:do|does|did|is|are|was|were|can|should|has|have)"
+    r"|(?:do|does|did|is|are|can|could|should|has|have) (?:i|we|you|he|she|it|they|my|our|there|any\w*|some\w*)|wann|wo|wohin|welche[rsmn]? \w+|wie (?:viele?|lange?|oft|hei(?:ß|ss)t|hoch|spät|teuer|war|ist|geht)"
+    r"|wer (?:ist|war)|was (?:ist|war|muss|kostet|brauch\w*)|(?:hat|habe|ist|gibt|muss|haben|darf|soll) (?:ich|wir|er|sie|es|man|mein\w*|unser\w*|jemand|da))\b(?: \S+){2,}",
+    _I,
+)
+_TO_KNOW = late(rf"\b(?:(?:wants?|needs?) to know|(?:will|möchte|muss) wissen),? (?:if|whether|ob|{_WHAT})\b", _I)
 # "When I was six …" and "Wo die Schlüssel liegen: …" ask nothing: the verb does not stand before its subject.
 _CLAUSE = late(
     _WHAT
@@ -303,7 +312,7 @@ def read_message(text: str) -> tuple[Intent, ...]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
         said = _line(text)
-        unsure = said == (Intent(Kind.KEEP, text),) and (_may_ask(text) or _ASKED.search(text))
+        unsure = said == (Intent(Kind.KEEP, text),) and (_may_ask(text) or _ASKED.search(text) or _ends_asking(text))
         return (Intent(Kind.LOOK, text),) if unsure else said
     first = read_sentence(lines[0])
     if len(lines) > 1 and _on_what_follows(first, lines[0]):
@@ -415,6 +424,14 @@ def _begins_question(text: str) -> bool:
 
 def _may_ask(text: str) -> bool:
     return not _CLAUSE.match(text) and asks(text) >= MAYBE
+
+
+def _ends_asking(text: str) -> bool:
+    """Say whether a line tells why and then asks: "I'm at the shop, which filter do I need", "the nurse wants to know when I …"."""
+    if _TO_KNOW.search(text):
+        return True
+    *before, last = _SAID_BEFORE.split(text)
+    return bool(before) and _LAST_ASKS.match(last) is not None and not _CLAUSE.match(last) and asks(last) >= SURE
 
 
 def _straight(text: str) -> str:
