@@ -48,6 +48,12 @@ def python_script(found: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def recipes(page: Path) -> list[list[Block]]:
+    """Return each Python block of a page behind the first one, which all share."""
+    first, *others = [block for block in blocks(page) if block.language == "python"]
+    return [[first, other] for other in others]
+
+
 def commands(found: list[Block]) -> list[Command]:
     """Return the commands of console blocks that call homarus; others (`$ make …`) are shown, not run."""
     result = []

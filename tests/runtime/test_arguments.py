@@ -38,7 +38,7 @@ WRONG = [
     ({"env": "A=1"}, TypeError, "env must be a mapping"),
     ({"tools": print}, TypeError, r"tools must be a list.*tools=\[…\]"),
     ({"model": ScriptedModel}, TypeError, "the class ScriptedModel itself"),
-    ({"output_type": "City"}, HomarusError, "cannot be told about this type"),
+    ({"output_type": "City"}, HomarusError, "cannot be told about the type City"),
 ]
 
 

@@ -180,6 +180,35 @@ async def test_another_session_may_be_asked_from_a_function(env):
         assert "from the other one" in str(model.requests[-1].messages)
 
 
+@pytest.mark.parametrize("how", ["ask", "run"])
+async def test_a_task_does_not_wait_for_an_agent_that_only_it_can_close(env, how):
+    async with Agent.open(env=env, model=ScriptedModel("one", "three")) as first:
+        assert (await first.ask("one")).text == "one"
+        async with Agent.open(env=env, model=ScriptedModel("two", "four")) as second:
+            # The limit is for a version that waits.
+            with pytest.raises(HomarusError, match=r"this program has agent:main:main open already.*await agent\.ask"):
+                if how == "ask":
+                    await second.ask("two", seconds=5)
+                else:
+                    [event async for event in second.run("two", seconds=5)]
+            assert (await second.session("other").ask("two")).text == "two"
+            assert (await first.ask("three")).text == "three"
+            await first.aclose()
+            assert (await second.ask("four")).text == "four"
+
+
+async def test_whoever_waits_is_told_that_it_is_this_program_that_has_the_session(env):
+    async with Agent.open(env=env, model=ScriptedModel("one")) as first, Agent.open(env=env) as second:
+        await first.ask("hello")
+
+        async def waits():
+            return (await anext(second.run("and you?"))).text
+
+        assert await asyncio.create_task(waits()) == (
+            "another agent of this program has agent:main:main open; the message is queued there"
+        )
+
+
 async def test_a_second_agent_waits_until_the_first_one_is_closed(env):
     first = Agent.open(env=env, model=ScriptedModel("of the first"))
     async with Agent.open(env=env, model=ScriptedModel("of the second")) as second:

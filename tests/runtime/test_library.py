@@ -17,7 +17,7 @@ import homarus
 from homarus import Agent, HomarusError, RunOptions, ScriptedModel, ToolContext
 from homarus.core.errors import ToolError
 from homarus.core.events import RunEnded, ToolStarted
-from homarus.core.messages import ToolResult, Trust, User
+from homarus.core.messages import Image, ToolResult, Trust, User
 from homarus.core.tools import Risk, RiskName
 from homarus.runtime.functions import OutputType, function_tool
 
@@ -152,6 +152,13 @@ class TestFunctions:
             await agent.ask("go")
         assert "order" not in {tool.name for tool in house.model.requests[0].tools}
 
+    async def test_a_rule_about_it_is_no_slip_in_a_child_that_does_not_get_it(self, tmp_path, caplog):
+        house = House(tmp_path, config={"tools": {"deny": ["order"]}})
+        async with house.agent() as agent:
+            agent.tool(name="order")(lambda: "ordered")
+            assert list(agent.client.home.toolkit.box("main", within=("read",)).tools) == ["read"]
+        assert "no tool that exists" not in caplog.text
+
     @pytest.mark.parametrize("function", [lambda *things: None, lambda **things: None, lambda thing, /: None])
     def test_what_no_model_can_fill_is_refused(self, function):
         with pytest.raises(HomarusError, match="by name"):
@@ -220,6 +227,17 @@ class TestTypedAnswers:
         assert reply.output.people == 3
         said = [message.text for message in model.requests[-1].messages if isinstance(message, User)]
         assert "Expected `int`" in said[-1]
+
+    async def test_what_is_said_about_the_form_is_the_programs_word_and_counts_apart(self, env):
+        image = Image("iVBORw0KGgo=", "image/png")
+        model = ScriptedModel("I think so", '{"name": "Graz", "people": 3}')
+        async with Agent.open(env=env, model=model) as agent:
+            options = RunOptions(message_id="order-17")
+            reply = await agent.ask("Graz?", output_type=Place, images=[image], options=options)
+        assert reply.output.people == 3
+        asked, corrected = (message for message in model.requests[-1].messages if isinstance(message, User))
+        assert (asked.provenance, corrected.provenance) == (None, {"kind": "program"})
+        assert [isinstance(part, Image) for part in (*asked.parts, *corrected.parts)].count(True) <= 1
 
     async def test_after_three_answers_it_gives_up(self, env):
         async with Agent.open(env=env, model=ScriptedModel("a", "b", "c", "d")) as agent:

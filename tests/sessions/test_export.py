@@ -61,6 +61,15 @@ def test_people_are_not_shown_what_the_program_told_the_model():
         assert "it is friday" in "".join(render(HEADER, entries, form, title="main", full=True))
 
 
+def test_what_a_program_told_its_model_about_an_answer_is_nobodys_word():
+    said = user("v", "z", "That answer does not have the form")
+    said["message"]["provenance"] = {"kind": "program"}
+    entries = [*ENTRIES, to_entry(said)]
+    assert [(b.kind, b.title) for b in blocks(entries)][-1] == ("note", "the program")
+    assert "have the form" not in "".join(render(HEADER, entries, "md", title="main"))
+    assert "have the form" in "".join(render(HEADER, entries, "md", title="main", full=True))
+
+
 def test_json_keeps_everything():
     document = json.loads("".join(render(HEADER, ENTRIES, "json", title="main")))
     assert document["session"]["id"] == "s1"

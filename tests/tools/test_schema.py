@@ -89,6 +89,27 @@ def test_a_wrong_call_is_told_how_to_call_right(arguments: object, says: str) ->
     assert caught.value.cure.startswith("call t(path: string, limit?: integer")
 
 
+def test_the_first_items_of_a_list_may_have_forms_of_their_own() -> None:
+    pair = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False}
+    schema = {"type": "object", "properties": {"pair": pair}}
+    assert fit({"pair": ["1", "a"]}, schema, aliases={}, tool="t") == {"pair": [1, "a"]}
+    with pytest.raises(ToolError, match=r"'pair\[0\]' must be a whole number"):
+        fit({"pair": ["a", "b"]}, schema, aliases={}, tool="t")
+
+
+@pytest.mark.parametrize("default", [None, 10**16, [1, 2]])
+def test_a_default_is_right_as_it_is_also_when_it_is_looked_at_again(default: object) -> None:
+    schema = {"type": "object", "properties": {"it": {"type": "string", "default": default}}}
+    once = fit({}, schema, aliases={}, tool="t")
+    assert once == fit(once, schema, aliases={}, tool="t") == {"it": default}
+
+
+def test_null_is_a_kind() -> None:
+    either = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"it": either}, "required": ["it"]}
+    assert fit({"it": None}, schema, aliases={}, tool="t") == {"it": None}
+
+
 @given(JSON)
 def test_any_json_fits_or_helps(arguments: object) -> None:
     try:

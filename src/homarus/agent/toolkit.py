@@ -273,9 +273,10 @@ class Toolkit:
         if left is None:
             outside = {tool.name: tool for tools in self._sources.values() for tool in tools}
             known = {**outside, **self._tools, **self._added}  # nothing from outside takes the name of a tool of ours
-            tools = {name: tool for name, tool in known.items() if within is None or name in within}
-            allowed = _allowed(self._config, agent, key[1], tools, more)
-            left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
+            # The rules are read with all that there is in view: a name of a tool that a parent had not is no slip.
+            allowed = _allowed(self._config, agent, key[1], known, more)
+            order = in_order(tool.spec for tool in allowed.values())
+            left = {spec.name: allowed[spec.name] for spec in order if within is None or spec.name in within}
             self._left.put(key, left)
         return Toolbox(left, self._judge, self._before)
 

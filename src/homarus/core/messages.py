@@ -84,6 +84,8 @@ class StopReason(StrEnum):
     ABORTED = "aborted"
 
 
+# The kind of a message that no person wrote: a program tells its model what the last answer lacks.
+BY_PROGRAM = "program"
 # In a message's provenance: the further keys of a turn that answers several messages at once.
 COLLECTED = "collectedKeys"
 

@@ -6,15 +6,17 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 
 from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
-from homarus.core.events import ModelCalled, Notice
+from homarus.core.events import ModelCalled, Notice, TextDelta
 from homarus.models.auth import AuthStore, candidates
 from homarus.models.failover import Compact, FailoverState, GiveUp, Lookups, Retry
+from homarus.models.held import Overdue, held
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
@@ -90,20 +92,19 @@ class ModelClient:
             if stop is None:
                 state.attempts += 1
                 yield ModelCalled(state.key, state.attempts)
-                events = await self._ask(state, request, cancel)
+                words: list[str] = []
                 try:
-                    async for event in events:
-                        if isinstance(event, Stop):
-                            stop = event
-                        else:
+                    async with aclosing(held(await self._ask(state, request, cancel), cancel)) as events:
+                        async for event in events:
+                            if isinstance(event, Stop):
+                                stop = event
+                                continue
+                            if isinstance(event, TextDelta):
+                                words.append(event.text)
                             shown = True
                             yield event
-                except BaseException:
-                    # One that was read to its end is closed already.
-                    close = getattr(events, "aclose", None)
-                    if close is not None:
-                        await close()
-                    raise
+                except Overdue:
+                    stop = stop or state.stop(ModelError(ModelFailure.ABORTED, cancel.reason), "".join(words))
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
                 state.succeeded()

@@ -15,7 +15,7 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError
 from homarus.core.errors import ModelFailure as F
 from homarus.core.events import Notice
-from homarus.core.messages import Assistant, StopReason
+from homarus.core.messages import Assistant, StopReason, Text
 from homarus.models.auth import AuthStore
 from homarus.models.info import ModelInfo
 from homarus.models.levels import nearest, weaker
@@ -264,10 +264,10 @@ class FailoverState:
             notices.append(Notice(f"{self.ref} failed ({short}); going on with {following}", "fallback"))
         return notices
 
-    def stop(self, error: ModelError) -> Stop:
+    def stop(self, error: ModelError, said: str = "") -> Stop:
         aborted = error.kind is F.ABORTED
         message = Assistant(
-            parts=(),
+            parts=(Text(said),) if said else (),
             timestamp=epoch_ms(self._lookups.clock.now()),
             provider=self.ref.provider,
             model=self.ref.model,

@@ -1,7 +1,8 @@
 """Who waits for whom in one program.
 
 Threads that ask in the same session at once go one after the other, in the order in which they came. Nobody waits for a
-turn that waits for them: a function that a model called is refused to ask where it was called.
+turn that waits for them: a function that a model called is refused to ask where it was called, and a task is refused to
+ask in a session that it holds open itself, through another agent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from msgspec.structs import replace
 
@@ -23,12 +25,18 @@ from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
+if TYPE_CHECKING:
+    from homarus.runtime.local import LocalClient
+
 # The process is part of it: a fork must not wait for a thread that it does not have.
 _Place = tuple[int, str, str]
 _newest: dict[_Place, Future[None]] = {}
 _guard = Lock()
 # The sessions whose turns wait for what runs here, each with what ends when that has ended.
 _held: ContextVar[tuple[tuple[_Place, Future[None]], ...]] = ContextVar("held", default=())
+
+# The task that opened a home: as a rule it also closes it.
+_openers: WeakKeyDictionary[LocalClient, ref[asyncio.Task[Any]]] = WeakKeyDictionary()
 
 
 class Turn:
@@ -83,6 +91,45 @@ def refuse_inside(home: Path, session: SessionKey) -> None:
     if any(where == place and not ended.done() for where, ended in _held.get()):
         cure = "name another session, or hand it in with agent.send: this one waits for the function that asks"
         raise HomarusError(f"this program is being answered in {session} already", cure=cure)
+
+
+def note_opened(client: LocalClient) -> None:
+    """Remember which task has opened a home."""
+    if task := _this_task():
+        with _guard:
+            _openers[client] = ref(task)
+
+
+def refuse_own(client: LocalClient, session: SessionKey) -> None:
+    """Refuse to wait for a session that this task has open through another agent: only this task can close that one.
+
+    One that stays, such as a chat, answers what others say to its sessions.
+    """
+    if (task := _this_task()) is None:
+        return
+    place = _place(client.home.config.paths.state_dir, session)
+    with _guard:
+        others = [
+            each
+            for each, opener in _openers.items()
+            if each is not client and opener() is task and not each.runtime.stays
+        ]
+    for other in others:
+        same = other.home.sessions.get(session) and _place(other.home.config.paths.state_dir, session) == place
+        if same and client.elsewhere.in_this_process(session):
+            raise open_twice(session)
+
+
+def open_twice(session: SessionKey) -> HomarusError:
+    cure = "use that agent, with `await agent.ask(…)`, close it with `async with`, or name another session"
+    return HomarusError(f"this program has {session} open already", cure=cure)
+
+
+def _this_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _place(home: Path, session: SessionKey) -> _Place:

@@ -57,6 +57,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # It is no person's word: the program says what its model's last answer lacks.
+    by_program: bool = False
     # Functions of whoever sends it: a call of one ends the turn, and its result is the sender's next message. `tool_choice`
     # is empty, "none", "required" or the name of one of them; where a call is demanded, there are no other tools.
     tools: tuple[ToolSpec, ...] = ()

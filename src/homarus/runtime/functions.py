@@ -1,16 +1,14 @@
-"""Plain Python for an agent: a function becomes a tool, a type becomes the form of an answer.
-
-Types are those of msgspec (dataclasses, structs, typed dicts, enums, lists …) and pydantic's models.
-"""
+"""Plain Python for an agent: a function becomes a tool, a type becomes the form of an answer."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -18,11 +16,17 @@ from homarus.core.beside import beside_the_loop
 from homarus.core.errors import HomarusError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, RiskName, ToolSpec
+from homarus.runtime.forms import Forms, as_json, whole
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 GROUP = "program"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_PARAMETER = re.compile(r"\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
+_ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):[ \t]*$", re.MULTILINE)
+_RETURNS = re.compile(r"^Returns:[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"[A-Z]\w*:\s*")
+_PARAMETER = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
+MOST_BRACKETS = 200  # that are looked at in an answer: each may be read to the end of the text
+_BRACKET = re.compile(r"[{\[]")
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
@@ -44,37 +48,75 @@ def function_tool(
     if not _NAME.fullmatch(called):
         raise HomarusError(f"'{called}' is no name for a tool", cure="letters, digits, _ and -; a lambda needs name=")
     summary, described = _docstring(function)
-    hints = _annotations(function, called)
-    fields: list[Any] = []
-    context_name = ""
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise HomarusError(f"{called}: a model gives arguments by name, so '{parameter}' cannot be filled")
-        hint = hints.get(parameter.name, Any)
-        if hint is ToolContext:
-            context_name = parameter.name
-            continue
-        default = () if parameter.default is parameter.empty else (parameter.default,)
-        fields.append((parameter.name, hint, *default))
-    arguments_type = msgspec.defstruct(called, sorted(fields, key=len), forbid_unknown_fields=True, kw_only=True)
-    schema = _schema(arguments_type)
+    takes = _Parameters(function, called)
+    schema = takes.schema
     for each, text in described.items():
         if each in schema["properties"]:
             schema["properties"][each].setdefault("description", text)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        try:
-            values = msgspec.structs.asdict(_convert(arguments, arguments_type))
-        except (msgspec.ValidationError, ValueError) as problem:
-            raise ToolError(f"{called}: {single_line(str(problem), 400)}") from None
-        if context_name:
-            values[context_name] = context
+        values = takes.values(arguments)
+        if takes.context:
+            values[takes.context] = context
         with context.cancel.interrupting():
             result = await _called(function, values)
         return said(_text(result))
 
     spec = ToolSpec(called, summary, schema, single_line(summary, 100))
     return Tool(spec=spec, risk=Risk(risk), run=run, group=GROUP, taints=not trusted, asks=ask)
+
+
+class _Parameters:
+    """What a function takes: what a model is told of it, and how its arguments become the function's."""
+
+    def __init__(self, function: Callable[..., Any], called: str) -> None:
+        self._called = called
+        self.context = ""  # the parameter that we fill in
+        hints, known = dict[str, Any](), _annotations(function, called)
+        defaults = dict[str, Any]()
+        for parameter in _signature(function, called):
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+                raise HomarusError(f"{called}: a model gives arguments by name, so '{parameter}' cannot be filled")
+            hint = known.get(parameter.name, Any)
+            if ToolContext in (hint, *get_args(hint)):
+                self.context = parameter.name
+                continue
+            hints[parameter.name] = hint
+            if parameter.default is not parameter.empty:
+                defaults[parameter.name] = parameter.default
+            if type(parameter.default).__name__ == "FieldInfo":
+                cure = f"write {parameter.name}: Annotated[…, Field(…)], and the default behind it"
+                raise HomarusError(f"{called}: '{parameter.name}' has a Field of pydantic as its default", cure=cure)
+        self._forms = Forms(hints, where=called)
+        # What a model is told of the defaults. One that no JSON is stays untold, and holds all the same.
+        self._told = dict[str, Any]()
+        for name, default in defaults.items():
+            with suppress(ValueError):
+                self._told[name] = self._forms.plain(name, default)
+        properties = {name: dict(schema) for name, schema in self._forms.schemas.items()}
+        for name, default in self._told.items():
+            properties[name]["default"] = default
+        self._required = [name for name in hints if name not in defaults]
+        self.schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {name: properties[name] for name in hints},
+            "required": self._required,
+            "additionalProperties": False,
+        }
+        if self._forms.shared:
+            self.schema["$defs"] = self._forms.shared
+
+    def values(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what the function is called with. What a model leaves out is the function's own default."""
+        values = {}
+        for name, given in arguments.items():
+            if name in self._told and repr(given) == repr(self._told[name]):
+                continue
+            try:
+                values[name] = self._forms.convert(name, given)
+            except ValueError as problem:
+                raise ToolError(f"{self._called}: '{name}': {problem}") from None
+        return values
 
 
 async def _called(function: Callable[..., Any], values: dict[str, Any]) -> Any:
@@ -87,6 +129,14 @@ async def _called(function: Callable[..., Any], values: dict[str, Any]) -> Any:
         if isinstance(problem.__cause__, KeyboardInterrupt | SystemExit):
             raise problem.__cause__ from None  # here it is caught as that of an async function is
         raise
+
+
+def _signature(function: Callable[..., Any], called: str) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters.values()
+    except ValueError:
+        cure = "call it from a function of your own, whose parameters are annotated"
+        raise HomarusError(f"{called}: nobody says which parameters it takes", cure=cure) from None
 
 
 def _annotations(function: Callable[..., Any], called: str) -> dict[str, Any]:
@@ -105,59 +155,40 @@ class OutputType:
     """The form that an answer must have: what the model is told of it, and how its text becomes a value."""
 
     def __init__(self, wanted: Any) -> None:
-        self._wanted = wanted
-        self.schema = msgspec.json.encode(_schema(wanted), order="deterministic").decode()
+        self._forms = Forms({"": wanted})
+        schema = whole(self._forms.schemas[""], self._forms.shared)
+        self.schema = msgspec.json.encode(schema, order="deterministic").decode()
 
     def parse(self, text: str) -> Any:
         """Return the value that a text holds; raises `ValueError` that tells the model what is wrong with it."""
-        fenced = _FENCE.findall(text)
-        bare = fenced[-1] if fenced else text
-        start = min((at for at in (bare.find("{"), bare.find("[")) if at >= 0), default=0)
-        end = max(bare.rfind("}"), bare.rfind("]")) + 1
-        problem: Exception | None = None
-        for candidate in dict.fromkeys((bare.strip(), bare[start:end])):
+        problem = ""
+        for value in _found(text):
             try:
-                return _convert(msgspec.json.decode(candidate), self._wanted)
-            except (msgspec.DecodeError, ValueError) as failed:
-                problem = problem or failed
-        raise ValueError(single_line(str(problem), 400))
+                return self._forms.convert("", value)
+            except ValueError as failed:
+                problem = problem or str(failed)
+        try:
+            return self._forms.convert("", text.strip())  # words that stand for themselves: a text, one of a choice
+        except ValueError as failed:
+            raise ValueError(problem or f"there is no JSON in it, and of the text: {failed}") from None
 
 
-def _is_pydantic(wanted: Any) -> bool:
-    pydantic = sys.modules.get("pydantic")  # whoever passes a model of it has imported it
-    return pydantic is not None and isinstance(wanted, type) and issubclass(wanted, pydantic.BaseModel)
-
-
-def _schema(wanted: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type, the outermost object written out and not as a reference."""
-
-    def foreign(kind: Any) -> dict[str, Any]:
-        if _is_pydantic(kind):
-            found: dict[str, Any] = kind.model_json_schema()
-            return found
-        raise NotImplementedError
-
-    try:
-        schema = foreign(wanted) if _is_pydantic(wanted) else msgspec.json.schema(wanted, schema_hook=foreign)
-    except (TypeError, NameError) as problem:
-        cure = "take a dataclass, a msgspec struct, a typed dict or a pydantic model whose annotations can be read"
-        raise HomarusError(f"a model cannot be told about this type: {problem}", cure=cure) from None
-    rest = dict(schema)
-    outer = rest.pop("$ref", "").rpartition("/")[2]
-    if outer:
-        shared = dict(rest.pop("$defs"))
-        rest = {**shared.pop(outer), **({"$defs": shared} if shared else {})}
-    rest.pop("title", None)
-    return rest
-
-
-def _convert(value: Any, wanted: Any) -> Any:
-    def foreign(kind: Any, given: Any) -> Any:
-        if _is_pydantic(kind):
-            return kind.model_validate(given)
-        raise NotImplementedError
-
-    return foreign(wanted, value) if _is_pydantic(wanted) else msgspec.convert(value, wanted, dec_hook=foreign)
+def _found(text: str) -> Iterator[Any]:
+    """Yield the values that a text may mean, likeliest first: all of it, what is fenced, and what stands in the prose."""
+    for whole_text in dict.fromkeys([text, *reversed(_FENCE.findall(text))]):
+        with suppress(msgspec.DecodeError, ValueError):
+            yield msgspec.json.decode(whole_text.strip())
+    pieces, at, tries = list[str](), 0, 0
+    reader = json.JSONDecoder()
+    while tries < MOST_BRACKETS and (bracket := _BRACKET.search(text, at)):
+        at, tries = bracket.end(), tries + 1
+        with suppress(ValueError, RecursionError):
+            _, at = reader.raw_decode(text, bracket.start())
+            pieces.append(text[bracket.start() : at])
+    pieces.reverse()
+    for piece in sorted(pieces, key=len, reverse=True):
+        with suppress(msgspec.DecodeError, ValueError):
+            yield msgspec.json.decode(piece)
 
 
 def _text(result: Any) -> str:
@@ -165,24 +196,26 @@ def _text(result: Any) -> str:
         return "done"
     if isinstance(result, str):
         return result
-
-    def foreign(value: Any) -> Any:
-        return value.model_dump(mode="json") if _is_pydantic(type(value)) else str(value)
-
-    return msgspec.json.encode(result, enc_hook=foreign).decode()
+    return msgspec.json.encode(result, enc_hook=as_json).decode()
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return what a docstring says about a function, and what its `Args:` say about each parameter."""
-    body, _, listed = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    text = inspect.getdoc(function) or ""
+    heading = _ARGUMENTS.search(text)
+    body, listed = (text[: heading.start()], text[heading.end() :]) if heading else (text, "")
     described: dict[str, str] = {}
-    newest = ""
-    for line in listed.splitlines():
-        if line and not line[0].isspace():
-            break  # the next heading
-        if found := _PARAMETER.fullmatch(line):
+    newest, depth = "", -1
+    for line in filter(str.strip, listed.splitlines()):
+        indent = len(line) - len(line.lstrip())
+        depth = indent if depth < 0 else depth
+        # Where a docstring begins with the heading, nothing is left of the indentation of what stands below it.
+        if indent < depth or _HEADING.fullmatch(line) or (not indent and body):
+            break
+        found = _PARAMETER.fullmatch(line.strip()) if indent == depth else None
+        if found:
             newest = found[1]
             described[newest] = found[2].strip()
-        elif newest and line.strip():
+        elif newest:
             described[newest] += f" {line.strip()}"
-    return body.partition("\nReturns:\n")[0].strip(), described
+    return _RETURNS.split(body)[0].strip(), described

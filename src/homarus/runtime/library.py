@@ -25,7 +25,7 @@ from homarus.core.tools import RiskName
 from homarus.models.levels import LEVELS, parse_level
 from homarus.models.provider import ModelProvider
 from homarus.runtime import arguments
-from homarus.runtime.asking import in_line, noting, refuse_inside
+from homarus.runtime.asking import in_line, note_opened, noting, open_twice, refuse_inside, refuse_own
 from homarus.runtime.client import Client, RunOptions
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold
@@ -87,6 +87,7 @@ class Agent:
         arguments.is_text("instructions", instructions)
         runtime = Runtime.open(resolve_paths(variables, profile=profile), variables, clock=clock, ids=ids)
         client = LocalClient(runtime)
+        note_opened(client)
         if not isinstance(model, str):
             if isinstance(model, type) or not hasattr(model, "stream"):
                 raise TypeError(f"model must be a name or an object that streams answers, not {_called(model)}")
@@ -243,6 +244,8 @@ class Agent:
                 return replace(reply, output=wanted.parse(reply.raw))
             except ValueError as problem:
                 wrong = str(problem)
+                # What came along is in the session; the id is that of the question.
+                sent = replace(sent, by_program=True, message_id="", run_id="", attached="", images=())
                 text = f"That answer does not have the form that was asked for: {wrong}. Answer again, with the JSON alone."
         raise HomarusError(
             f"the model gave no {getattr(output_type, '__name__', output_type)}: {wrong}",
@@ -291,15 +294,15 @@ class Agent:
             home.models.names(home.config.agent(self.key.agent_id)).resolve(model)
 
     def _refuse_inside(self) -> None:
-        """Refuse a function of this program to wait for the turn that waits for it."""
-        if self._state_folder is not None:
-            refuse_inside(self._state_folder, self.key)
+        """Refuse to wait for a turn, or for a session, that waits for whoever asks."""
+        if isinstance(self.client, LocalClient):
+            refuse_inside(self.client.home.config.paths.state_dir, self.key)
+            refuse_own(self.client, self.key)
 
     def _refuse_open_twice(self) -> None:
         """Refuse a session that this program has open already: it cannot answer there while it waits here."""
         if isinstance(self.client, LocalClient) and self.client.elsewhere.in_this_process(self.key):
-            cure = "use that agent, with `await agent.ask(…)`, close it with `async with`, or name another session"
-            raise HomarusError(f"this program has {self.key} open already", cure=cure)
+            raise open_twice(self.key)
 
     def _options(
         self,

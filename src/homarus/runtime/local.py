@@ -22,6 +22,7 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError, Unknown
 from homarus.core.events import Notice, RunEnded, RunEvent
 from homarus.core.messages import (
+    BY_PROGRAM,
     Assistant,
     Inbound,
     Message,
@@ -136,7 +137,8 @@ class LocalClient:
                 yield RunEnded("", "ok")
                 return
             if runtime.open_lane(session) is None:
-                yield Notice(f"another program has {session} open; the message is queued there", "queued")
+                who = "another agent of this program" if self.elsewhere.in_this_process(session) else "another program"
+                yield Notice(f"{who} has {session} open; the message is queued there", "queued")
                 answered = await self.elsewhere.answered(session, taken.item, options.seconds)
                 if answered is not None:
                     for event in answered:
@@ -199,6 +201,7 @@ class LocalClient:
             "callerTools": to_builtins(options.tools),
             "toolChoice": options.tool_choice,
             "taint": list(options.taint),
+            "provenance": {"kind": BY_PROGRAM} if options.by_program else None,
             "folders": list(options.folders),
             "cwd": options.cwd,
             ATTACHED: options.attached,

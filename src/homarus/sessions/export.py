@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from homarus.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, User
+from homarus.core.messages import BY_PROGRAM, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.text import printable
 from homarus.sessions.codec import Json
@@ -64,8 +64,10 @@ def _message(message: Message, entry: MessageEntry) -> Iterator[Block]:
         yield Block("result", text, message.tool_name, time, entry.id, error=message.is_error)
         return
     if isinstance(message, User):
-        kind = "user" if entry.role == "user" else "note"
-        yield Block(kind, without_context(message.text) or _images(message), "", time, entry.id)
+        by_program = (message.provenance or {}).get("kind") == BY_PROGRAM
+        kind = "user" if entry.role == "user" and not by_program else "note"
+        title = "the program" if by_program else ""
+        yield Block(kind, without_context(message.text) or _images(message), title, time, entry.id)
         return
     for part in message.parts:
         if isinstance(part, Text) and part.text.strip():

@@ -21,6 +21,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "boolean": (bool, "true or false"),
     "array": (list, "a list"),
     "object": (dict, "an object"),
+    "null": (type(None), "null"),
 }
 # Beyond that no argument of ours means anything, and arithmetic fails in odd places.
 _HUGE = 10**15
@@ -40,8 +41,10 @@ def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str]
         if name not in known and schema.get("additionalProperties") is not True:
             problems.append(f"there is no argument '{single_line(_written(name), 60)}'")
         elif name not in known or value is not None or name in required:  # null is a model's way to say "not given"
+            part = known.get(name, {})
             try:
-                result[name] = _value(value, known.get(name, {}), name)
+                # What was filled in is looked at again behind a hook, and a default is right as it is.
+                result[name] = value if _is_default(value, part) else _value(value, part, name)
             except _MisfitError as misfit:
                 problems.append(str(misfit))
     problems += [f"'{name}' is missing" for name in required if name not in renamed]
@@ -102,13 +105,24 @@ def _value(value: Any, part: Mapping[str, Any], name: str) -> Any:
     if kind == "array":
         if len(value) > part.get("maxItems", len(value)):
             raise _MisfitError(f"'{name}' takes at most {part['maxItems']} items")
-        return [_value(item, part.get("items", {}), f"{name}[{number}]") for number, item in enumerate(value)]
+        return [_value(item, _item(part, number), f"{name}[{number}]") for number, item in enumerate(value)]
     if kind == "object" and "properties" in part:
         for needed in part.get("required", ()):
             if needed not in value:
                 raise _MisfitError(f"'{name}.{needed}' is missing")
         return {key: _value(item, part["properties"].get(key, {}), f"{name}.{key}") for key, item in value.items()}
     return value
+
+
+def _is_default(value: Any, part: Mapping[str, Any]) -> bool:
+    return "default" in part and type(value) is type(part["default"]) and value == part["default"]
+
+
+def _item(part: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return the schema of one item: those in front may have their own, and `false` allows no more behind them."""
+    front = part.get("prefixItems", ())
+    found = front[number] if number < len(front) else part.get("items", {})
+    return found if isinstance(found, Mapping) else {}
 
 
 def _any_of(value: Any, options: list[Mapping[str, Any]], name: str) -> Any:
