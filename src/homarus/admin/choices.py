@@ -86,20 +86,29 @@ def is_address(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 
-async def served_at(models: Models, address: str) -> Found:
-    """Ask a server of somebody's own for its models, under a name that no other provider has. Raises Unknown."""
+async def served_at(models: Models, address: str, key: str = "") -> Found:
+    """Ask a server of somebody's own for its models, under a name that no other provider has. Raises Unknown.
+
+    One that wants a key, or another than this one, says that and names none.
+    """
     base = address.rstrip("/")
+    found: Found | None = None
     try:
         http_target(base)
-        found = await probe(models.http, "", base, PATIENCE)
+        # Most servers speak below /v1, and most people leave it out.
+        for url in [base] if base.endswith("/v1") else [base, f"{base}/v1"]:
+            asked = await probe(models.http, "", url, PATIENCE, key=key)
+            found = asked if asked and (found is None or asked.chat_models) else found
+            if found is not None and (found.chat_models or found.wants_key):
+                break
     except Refused as wrong:
         raise Unknown(str(wrong), cure="write it like http://127.0.0.1:8080/v1") from wrong
     finally:
         await models.aclose()
-    if found is None or not found.chat_models:
+    if found is None or not (found.chat_models or found.wants_key):
         why = "answers with no model to talk to" if found else "does not say which models it has"
         raise Unknown(f"{base} {why}", cure="check that it runs; the address of most servers ends in /v1")
-    return replace(found, provider=_free_name(models, base))
+    return replace(found, provider=_free_name(models, found.base_url))
 
 
 def entry_for(server: Found) -> dict[str, object]:
