@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.cli.test_models import QUIET
 from tests.cli.test_onboard import at_a_terminal, homarus, piped, plain
 
 from homarus.config.load import load_config
@@ -123,7 +124,9 @@ def test_a_server_that_lists_models_and_answers_nothing_is_not_said_to_answer(tm
         assert "own/one is to answer" in later.stdout and "boom" in later.stderr
         assert json.loads(homarus(tmp_path, "configure", "--json").stdout)["tried"] is False
         assert "own/one is to answer" in homarus(tmp_path, "models").stdout
-        assert "own/one is to answer" in homarus(tmp_path, "models", "set", "own/one").stdout
+        assert (
+            "own/one is to answer" in (told := homarus(tmp_path, "models", "set", "own/one").stdout) and "boom" in told
+        )
         assert "boom" in homarus(tmp_path, "status").stdout
         found = doctor(tmp_path)
         assert found["severity"] == "warning" and "it failed: boom" in found["message"]
@@ -157,6 +160,21 @@ def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
         says = [("as provider/model", f"{address}/v1\r".encode()), ("Which of them?", b"two\r")]
         code, text = at_a_terminal(tmp_path, "configure", "model", says=says)
         assert code == 0 and "own/two answers now" in plain(text) and "Its key" not in text, text
+
+
+def test_a_server_of_this_machine_that_wants_a_key_is_offered(tmp_path: Path) -> None:
+    with hosting(key="sk-right-4711") as (address, _host):
+        (tmp_path / ".openclaw").mkdir()
+        here = QUIET | {"lmstudio": {"baseUrl": f"{address}/v1"}}
+        (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps({"models": {"providers": here}}))
+        says = [
+            ("as provider/model", b"3\r"),
+            ("Its key", b"sk-right-4711\r"),
+            ("Which of them?", b"\r"),
+        ]
+        code, text = at_a_terminal(tmp_path, "onboard", says=says)
+        assert code == 0 and "own/one answers now" in plain(text), text
+        assert f"3  {address}/v1  a server there wants a key" in plain(text) and "No model runs" not in plain(text)
 
 
 def test_without_its_key_another_model_is_asked_for(tmp_path: Path) -> None:

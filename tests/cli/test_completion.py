@@ -141,6 +141,7 @@ LIVE = [
     ),
     ("agent --session=th", {"the garden"}),
     ("agent --thinking hi", {"high"}),
+    ("configure keys --provider anth", {"anthropic"}),
     ("cron add --thinking=m", {"minimal", "medium", "max"}),
     ("sessions resume 5e", {"5e0c2a91"}),
     ("sessions resume tr", {"trip"}),

@@ -95,10 +95,11 @@ def _show(app: App, choices: list[Choice]) -> None:
 
 
 def _picked(app: App, choices: list[Choice], answer: str) -> Picked:
-    if is_address(answer):
-        return _of_server(app, answer)
     number = int(answer) if answer.isdigit() else 0
-    model = named(app, choices[number - 1].ref if 1 <= number <= len(choices) else answer)
+    chosen = choices[number - 1].ref if 1 <= number <= len(choices) else answer
+    if is_address(chosen):
+        return _of_server(app, chosen)
+    model = named(app, chosen)
     if model.startswith(f"{LOCAL}/"):
         opened(app)[0].registry.check(ModelRef(*model.split("/", 1)))
     return Picked(model)

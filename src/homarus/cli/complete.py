@@ -127,6 +127,13 @@ def _served(models: Models) -> Offers:
     ]
 
 
+def _providers(app: App, config: Config, _incomplete: str) -> Offers:
+    from homarus.models.access import Models
+
+    catalog = Models(config, app.env, clock=app.clock).catalog
+    return ((name, catalog.provider(name).name) for name in catalog.providers())
+
+
 def _levels(_app: App, _config: Config, _incomplete: str) -> Offers:
     from homarus.models.levels import LEVELS
 
@@ -158,3 +165,4 @@ def _below(node: Node | None, value: object, above: list[str], last: str) -> Off
 
 sessions, conversations, agents = _offering(_sessions), _offering(_conversations), _offering(_agents)
 models, keys, levels = _offering(_models), _offering(_keys), _offering(_levels)
+providers = _offering(_providers)

@@ -59,7 +59,9 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--all", "everything", is_flag=True, help="Also models of providers without a key.")
-@click.option("--provider", metavar="ID", help="Only models of this provider.", callback=filled)
+@click.option(
+    "--provider", metavar="ID", help="Only models of this provider.", shell_complete=complete.providers, callback=filled
+)
 @click.option("--pullable", is_flag=True, help="Instead: local models that `models pull` knows by name.")
 @with_json
 def list_models(app: App, everything: bool, provider: str | None, pullable: bool, as_json: bool) -> None:
@@ -145,9 +147,11 @@ def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | 
         app.out.json({"model": shown, "fallbacks": refs[1:], "agent": agent_id})
     else:
         whose = f"agent '{agent.id}'" if agent_id else "every agent without a model of its own"
-        doubted = model != AUTO and (doubts[0] or unproven(models, found[0].ref))
-        answers = "is to answer" if doubted else "answers"
+        unsure = unproven(models, found[0].ref) if model != AUTO and not doubts[0] else ""
+        answers = "is to answer" if unsure or (model != AUTO and doubts[0]) else "answers"
         app.out.line(f"{shown} {answers} for {whose} from the next turn on.")
+        if unsure:
+            app.out.hint(f"{unsure[0].upper()}{unsure[1:]}.")
 
 
 def _usable(models: Models, ref: ModelRef) -> str:

@@ -103,7 +103,10 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
 @click.option("--model", metavar="REF", help="Use this model.", shell_complete=complete.models, callback=filled)
 @click.option(
-    "--provider", metavar="NAME", help="Whose key 'configure keys' takes; from a pipe it reads the key itself."
+    "--provider",
+    metavar="NAME",
+    help="Whose key 'configure keys' takes; from a pipe it reads the key itself.",
+    shell_complete=complete.providers,
 )
 @click.option("--sandbox", type=click.Choice(["all", "non-main", "off"]), help="Where commands run.")
 @click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options.")

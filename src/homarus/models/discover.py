@@ -45,10 +45,11 @@ class Found(Struct, frozen=True):
         return tuple(model for model in self.models if not _NO_CHAT.search(model.id))
 
 
-async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = 0.0) -> list[Found]:
+async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = 0.0, locked: bool = False) -> list[Found]:
+    """Return the servers of this machine that tell their models; `locked` ones, that want a key first, where they are wanted."""
     local = [name for name in catalog.providers() if catalog.provider(name).local and catalog.provider(name).base_url]
     answers = await asyncio.gather(*(probe(http, name, catalog.provider(name).base_url, seconds) for name in local))
-    return [answer for answer in answers if answer is not None and answer.models]
+    return [answer for answer in answers if answer is not None and (answer.models or locked)]
 
 
 async def probe(http: HttpClient, provider: str, base_url: str, seconds: float = 0.0, *, key: str = "") -> Found | None:
