@@ -67,14 +67,17 @@ def check_models(home: Home) -> list[Finding]:
             if text in {"", AUTO}:
                 continue
             found = _model(models, agent, text)
-            if found.severity is not Severity.OK:
+            if found is not None and found.severity is not Severity.OK:
                 findings.append(found)
-            elif found.message not in fine:
+            elif found is not None and found.message not in fine:
                 fine.append(found.message)
-    return findings or ok("models", "; ".join(fine) or "no model is named: 'homarus models' says which one answers")
+    if fine or findings:
+        return findings + (ok("models", "; ".join(fine)) if fine else [])
+    return ok("models", "no model is named that has to be called: 'homarus models' says which one answers")
 
 
-def _model(models: Models, agent: AgentConfig, named: str) -> Finding:
+def _model(models: Models, agent: AgentConfig, named: str) -> Finding | None:
+    """Return what is known of a model that an agent names; nothing where it is built in."""
     try:
         found = models.names(agent).resolve(named)
     except HomarusError as wrong:
@@ -85,7 +88,7 @@ def _model(models: Models, agent: AgentConfig, named: str) -> Finding:
         said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
         return Finding("models", Severity.WARNING, said, cure=cure)
     if not models.is_called(ref):
-        return Finding("models", Severity.OK, f"{ref} is built in")
+        return None
     call, cure = models.calls.of(ref.key), f"homarus models test {ref}"
     if call is None:
         said = f"agent '{agent.id}': nothing is missing to ask {ref}, but nobody has asked it yet"
