@@ -25,6 +25,7 @@ from homarus.admin.doctor.sessions import check_sessions
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock, SystemClock
+from homarus.models.calls import CallBook
 from homarus.storage.locks import OwnerLock
 from homarus.workspace.names import SEEDED
 
@@ -236,3 +237,23 @@ def test_a_model_without_a_key_or_a_meaning_is_named(state: Path) -> None:
         subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
         (finding,) = check_models(subject)
         assert finding.severity == "warning" and words in finding.message
+
+
+def test_models_that_answered_failed_or_were_never_called_are_told_apart(state: Path) -> None:
+    env = {"HOME": str(state.parent), "PATH": ""}
+    mine = '{ baseUrl: "https://mine.example/v1", apiKey: "k", models: [{ id: "good" }, { id: "bad" }, { id: "new" }] }'
+    chain = '{ primary: "mine/good", fallbacks: ["mine/bad", "mine/new", "builtin/notebook"] }'
+    (state / "openclaw.json").write_text(
+        f"{{ agents: {{ defaults: {{ model: {chain} }} }}, models: {{ providers: {{ mine: {mine} }} }} }}"
+    )
+    subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
+    book, now = CallBook(subject.config.paths.own_dir), 1_790_000_000_000
+    book.write("mine/good", "", now)
+    book.write("mine/bad", "boom", now)
+    found = {finding.severity.value: finding for finding in check_models(subject)}
+    assert "mine/good last answered 20" in found["ok"].message
+    assert "mine/bad: when it was last asked" in found["warning"].message and "boom" in found["warning"].message
+    assert "nobody has asked it yet" in found["info"].message and found["info"].cure == "homarus models test mine/new"
+    (state / "openclaw.json").write_text("{}")
+    (plain,) = check_models(Home(inspect_config(resolve_paths(env), env), env, SystemClock()))
+    assert plain.severity == "ok" and "no model is named" in plain.message

@@ -1,10 +1,16 @@
 """Completion in the shells themselves: the script is loaded and asked, as a person's Tab key would."""
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from homarus.cli import complete
+from homarus.cli.shells import Typed, typed, written
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
@@ -20,7 +27,7 @@ from homarus.models.access import Models
 # What each shell is told to do.
 BASH = """
 eval "$(homarus completion bash)"
-ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _homarus_completion homarus "${!#}"; echo "${COMPREPLY[*]}"; }
+ask() { COMP_WORDS=("$@"); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; _homarus_completion homarus "${!#}"; echo "${COMPREPLY[*]}"; }
 ask homarus se; ask homarus config ""; ask homarus completion z; ask homarus --pro; ask homarus sessions show --js
 """
 FISH = """
@@ -125,6 +132,17 @@ def lived_in(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
 LIVE = [
     ("sessions show ", {"main", "garden", "4f0c2a91", "5e0c2a91"}),
     ("sessions show th", {"the garden"}),
+    ("sessions show THE", {"the garden"}),
+    ("sessions show 4f0c", {"4f0c2a91"}),
+    ("sessions show 4f0c2a91-0", {"4f0c2a91-0000-4000-8000-000000000001"}),
+    (
+        "sessions show ag",
+        {"agent:main:main", "agent:main:explicit:garden", "agent:main:telegram:direct:42"},
+    ),
+    ("agent --session=th", {"the garden"}),
+    ("agent --thinking hi", {"high"}),
+    ("configure keys --provider anth", {"anthropic"}),
+    ("cron add --thinking=m", {"minimal", "medium", "max"}),
     ("sessions resume 5e", {"5e0c2a91"}),
     ("sessions resume tr", {"trip"}),
     ("agent --session th", {"the garden"}),
@@ -193,7 +211,7 @@ def test_a_home_that_is_broken_offers_nothing_and_says_nothing(lived_in: dict[st
 
 BASH_LIVE = """
 eval "$(homarus completion bash)"
-COMP_WORDS=(homarus sessions show g); COMP_CWORD=3; _homarus_completion homarus g; echo "${COMPREPLY[*]}"
+COMP_WORDS=(homarus sessions show g); COMP_LINE="homarus sessions show g"; COMP_POINT=${#COMP_LINE}; _homarus_completion homarus g; echo "${COMPREPLY[*]}"
 """
 FISH_LIVE = """
 homarus completion fish | source
@@ -212,7 +230,101 @@ def test_the_shells_themselves_offer_a_session(shell: str, script: str, lived_in
     assert output([shell, flag, "-c", script], lived_in) == ["garden"]
 
 
+@pytest.mark.parametrize(
+    ("line", "breaks", "expected"),
+    [
+        ("homarus a b", " :=", Typed(["homarus", "a", "b"])),
+        ("homarus a ", " :=", Typed(["homarus", "a", ""])),
+        ("homarus '' x", " :=", Typed(["homarus", "", "x"])),
+        (r"homarus my\ kit", " :=", Typed(["homarus", "my kit"])),
+        ("homarus agent:main:k", " :=", Typed(["homarus", "agent:main:k"], "", "agent:main:")),
+        (r"homarus agent\:main", " :=", Typed(["homarus", "agent:main"])),
+        ("homarus 'a:b c", " :=", Typed(["homarus", "a:b c"], "'")),
+        ('homarus --x="a:b \\$c \\d', " :=", Typed(["homarus", "--x=a:b $c \\d"], '"', "--x=")),
+        ("homarus --x='a:b'", " :=", Typed(["homarus", "--x=a:b"], "", "--x=")),
+        ("homarus a:b", " ", Typed(["homarus", "a:b"])),
+    ],
+)
+def test_a_line_of_bash_is_read_as_bash_reads_it(line: str, breaks: str, expected: Typed):
+    assert typed(line, breaks) == expected
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+@pytest.mark.parametrize("name", ["my kitchen: big", "Tom's $5 `shed` & co", '~a\\b "c" *', "Küche;x"])
+def test_what_is_written_for_bash_is_read_back_as_it_was(name: str, quote: str):
+    assert typed(f"homarus {quote}{written(name, quote)}{quote}", " ").words == ["homarus", name]
+
+
+# What a shell at a terminal is told first: its completion, and a key that shows the line as it stands.
+AT_A_TERMINAL = {
+    "bash": """eval "$(homarus completion bash)"; bind -x '"\\C-xd": printf "\\n{{%s}}\\n" "$READLINE_LINE"'""",
+    "zsh": """eval "$(homarus completion zsh)"; dump() { print -r -- $'\\n'"{{$BUFFER}}" }; zle -N dump; bindkey '^Xd' dump""",
+}
+START = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}
+# What stands in the line before Tab, and behind it.
+TABS = [
+    ("homarus sessions show th", r"homarus sessions show the\ garden:\ big "),
+    ("homarus sessions show 'th", "homarus sessions show 'the garden: big' "),
+    ('homarus sessions show "the g', 'homarus sessions show "the garden: big" '),
+    ("homarus sessions show agent:main:tel", "homarus sessions show agent:main:telegram:direct:42 "),
+    ("homarus sessions show 4f0c", "homarus sessions show 4f0c2a91 "),
+    (r"homarus chat --session the\ garden:", r"homarus chat --session the\ garden:\ big "),
+    ("homarus agent --session=gar", "homarus agent --session=garden "),
+    (r"homarus agent --session=the\ garden:", r"homarus agent --session=the\ garden:\ big "),
+    ("homarus agent --model=builtin/n", "homarus agent --model=builtin/notebook "),
+    ("homarus agent --thinking hi", "homarus agent --thinking high "),
+    ("homarus --config=.openc", "homarus --config=.openclaw/"),
+    ("cd /; homarus sessi", "cd /; homarus sessions "),
+    ("~/bin/homarus sessi", "~/bin/homarus sessions "),
+]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_tab_at_a_terminal(shell: str, lived_in: dict[str, str], tmp_path: Path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    index = tmp_path / ".openclaw" / "agents" / "main" / "sessions" / "sessions.json"
+    index.write_text(index.read_text().replace("the garden", "the garden: big"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+    env = lived_in | {"TERM": "xterm", "LANG": "C.UTF-8"}
+    with subprocess.Popen(
+        START[shell], env=env, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        os.write(ours, f"{AT_A_TERMINAL[shell]}; echo rea''dy\n".encode())
+        seen(ours, "ready\r?\n")
+        found = []
+        for before, _ in TABS:
+            os.write(ours, f"\x15{before}\t\x18d".encode())
+            found.append((before, seen(ours, r"\{\{(.*)\}\}\r?\n")))
+        process.kill()
+    os.close(ours)
+    assert found == TABS
+
+
+def seen(terminal: int, pattern: str) -> str:
+    """Read what a terminal shows until a pattern comes; return what its group holds."""
+    text = b""
+    while not (match := re.search(pattern, text.decode("utf-8", "replace"))):
+        assert select.select([terminal], [], [], 60)[0], text
+        text += os.read(terminal, 65536)
+    return match[match.lastindex or 0]
+
+
+@needs("fish")
+def test_fish_is_given_whole_words(lived_in: dict[str, str]):
+    lines = ["agent --session=th", "sessions show 'the g", "agent --thinking hi", "sessions show agent:main:tel"]
+    script = "homarus completion fish | source\n" + "\n".join(f'complete -C "homarus {line}"' for line in lines)
+    found = [each.split("\t")[0] for each in output(["fish", "--no-config", "-c", script], lived_in)]
+    assert found == ["--session=the garden", "the garden", "high", "agent:main:telegram:direct:42"]
+
+
 @needs("bash")
-def test_bash_is_given_a_name_of_two_words_as_one(lived_in: dict[str, str]):
-    script = BASH_LIVE.replace("show g)", "show th)").replace("homarus g;", "homarus th;")
-    assert output(["bash", "--norc", "-c", script], lived_in) == [r"the\ garden"]
+def test_a_program_that_fails_leaves_the_line_alone(env: dict[str, str], tmp_path: Path):
+    broken = tmp_path / "other" / "homarus"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+    broken.chmod(0o755)
+    script = BASH_LIVE.replace("_homarus_completion homarus", f"_homarus_completion {broken}")
+    assert output(["bash", "--norc", "-c", script], env) == [""]

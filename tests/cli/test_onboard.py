@@ -325,22 +325,6 @@ def test_without_any_model_on_this_machine_it_says_how_to_get_one_and_asks_again
     assert json.loads(config.read_text())["agents"]["defaults"]["model"]["primary"] == NOTEBOOK
 
 
-def test_a_server_of_ones_own_is_taken_by_its_address(tmp_path: Path) -> None:
-    offers = {"data": [{"id": "one", "max_model_len": 8192}, {"id": "embed-x"}, {"id": "two"}]}
-    with running(Answer([json.dumps(offers).encode()])) as server:
-        says = [
-            ("files live?", b"\r"),
-            ("as provider/model", f"{server.url}/v1\r".encode()),
-            ("Which of them?", b"two\r"),
-        ]
-        code, text = at_a_terminal(tmp_path, "onboard", says=says)
-    assert code == 0 and "own/two answers now" in plain(text), text
-    config = load_config(resolve_paths({"HOME": str(tmp_path)}), {"HOME": str(tmp_path)})
-    assert config.get("agents.defaults.model.primary") == "own/two"
-    models = [{"id": "one", "contextWindow": 8192}, {"id": "two"}]
-    assert config.get("models.providers.own") == {"baseUrl": f"{server.url}/v1", "models": models}
-
-
 def test_what_cannot_be_sent_as_a_key_is_refused_and_the_old_one_stays(shop: Path) -> None:
     assert piped(shop, "sk-right-4711", "shop").returncode == 0
     for key in ("sk-\x01\x02", "ключ", "a\x7fb"):

@@ -145,6 +145,14 @@ async def test_fallback_after_recovery_failed(tmp_path: Path):
     assert notices(events, "fallback") == ["a/m failed (server error); going on with b/n"]
 
 
+async def test_who_listens_hears_how_each_model_ended(tmp_path: Path):
+    world = World(tmp_path, Script(a__m=[F.AUTH], b__n=[F.OVERLOADED, OK]))
+    heard: list[tuple[str, F | None]] = []
+    world.client.heard = lambda ref, error: heard.append((ref.key, error.kind if error else None))
+    await world.ask("a/m", "b/n")
+    assert heard == [("a/m", F.AUTH), ("b/n", None)], "an attempt that is made again is no end"
+
+
 async def test_bad_keys_rotate_and_rest(tmp_path: Path):
     world = World(tmp_path, Script(a__m=[F.AUTH, F.BILLING, OK]), keys=("k1", "k2", "k3"))
     _, stop = await world.ask("a/m")

@@ -31,7 +31,7 @@ _CHEAP, _DEAR = 2.0, 20.0  # dollars for a million tokens of answers
 
 
 class Choice(Struct, frozen=True):
-    """A model, and why it is offered."""
+    """A model, or the address of a server that has not told its models yet, and why it is offered."""
 
     ref: str
     why: str
@@ -51,7 +51,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
             keys = [*models.bare_keys(provider), *models.store(agent).credentials(provider)]
             if keys and known.default and not known.local:
                 found.setdefault(f"{provider}/{known.default}", f"there is a key for {known.name}")
-        for server in await discover(models.http, models.catalog):
+        servers = await discover(models.http, models.catalog, locked=True)
+        for server in servers:
             for model in server.chat_models:
                 found.setdefault(f"{server.provider}/{model.id}", f"runs at {server.base_url}, costs nothing")
         for path in find_models(config.paths.models_dir):
@@ -65,7 +66,8 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
     offered = [Choice(ref, _joined(why, prices[ref])) for ref, why in found.items()][: MAX_CHOICES - 1]
     offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
     asked = [Choice(ref, _joined("needs a key, asked for next", prices[ref])) for ref in sold if ref not in found]
-    return [*offered, *asked]
+    locked = [Choice(each.base_url, "a server there wants a key, asked for next") for each in servers if each.wants_key]
+    return [*offered, *locked, *asked]
 
 
 def how_to_run_one(models: Models, choices: Sequence[Choice]) -> str:
@@ -73,7 +75,7 @@ def how_to_run_one(models: Models, choices: Sequence[Choice]) -> str:
     known = models.catalog
     local = [name for name in known.providers() if known.provider(name).local and known.provider(name).base_url]
     address = "or write the address of a model server of yours (http://host:port/v1)"
-    if any(choice.ref.partition("/")[0] in {*local, LOCAL} for choice in choices):
+    if any(is_address(choice.ref) or choice.ref.partition("/")[0] in {*local, LOCAL} for choice in choices):
         return address
     names = ", ".join(known.provider(name).name for name in local)
     return (
@@ -86,20 +88,29 @@ def is_address(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 
-async def served_at(models: Models, address: str) -> Found:
-    """Ask a server of somebody's own for its models, under a name that no other provider has. Raises Unknown."""
+async def served_at(models: Models, address: str, key: str = "") -> Found:
+    """Ask a server of somebody's own for its models, under a name that no other provider has. Raises Unknown.
+
+    One that wants a key, or another than this one, says that and names none.
+    """
     base = address.rstrip("/")
+    found: Found | None = None
     try:
         http_target(base)
-        found = await probe(models.http, "", base, PATIENCE)
+        # Most servers speak below /v1, and most people leave it out.
+        for url in [base] if base.endswith("/v1") else [base, f"{base}/v1"]:
+            asked = await probe(models.http, "", url, PATIENCE, key=key)
+            found = asked if asked and (found is None or asked.chat_models) else found
+            if found is not None and (found.chat_models or found.wants_key):
+                break
     except Refused as wrong:
         raise Unknown(str(wrong), cure="write it like http://127.0.0.1:8080/v1") from wrong
     finally:
         await models.aclose()
-    if found is None or not found.chat_models:
+    if found is None or not (found.chat_models or found.wants_key):
         why = "answers with no model to talk to" if found else "does not say which models it has"
         raise Unknown(f"{base} {why}", cure="check that it runs; the address of most servers ends in /v1")
-    return replace(found, provider=_free_name(models, base))
+    return replace(found, provider=_free_name(models, found.base_url))
 
 
 def entry_for(server: Found) -> dict[str, object]:

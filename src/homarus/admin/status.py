@@ -15,7 +15,7 @@ from homarus.core.clock import Clock, SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.routes import main_session
 from homarus.models.access import Models
-from homarus.models.ready import missing
+from homarus.models.ready import missing, unproven
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
@@ -37,6 +37,8 @@ class AgentStatus(Struct, frozen=True, rename="camel"):
     model_why: str
     # What keeps the model from answering, with the cure; empty when nothing is known to.
     model_problem: str
+    # How its last call ended; empty for one that is built in.
+    model_last: str
     sandbox: str
     sessions: int
     last_activity_ms: int
@@ -109,7 +111,7 @@ async def _agent(
     workspace = Path(view.workspace)
     store = SessionStore.of(config, agent.id, clock=clock, ids=SystemIds())
     listed = store.list()
-    model, why, problem = await _model(models, agent)
+    model, why, problem, last = await _model(models, agent)
     return AgentStatus(
         id=agent.id,
         name=view.name,
@@ -119,6 +121,7 @@ async def _agent(
         model=model,
         model_why=why,
         model_problem=problem,
+        model_last=last,
         sandbox=_sandbox(config, agent, workspace),
         sessions=len(listed),
         last_activity_ms=max((info.entry.updated_at for info in listed), default=0),
@@ -127,15 +130,18 @@ async def _agent(
     )
 
 
-async def _model(models: Models, agent: AgentConfig) -> tuple[str, str, str]:
+async def _model(models: Models, agent: AgentConfig) -> tuple[str, str, str, str]:
     try:
         chain = await models.chain(agent)
+        ref, why, problem = chain.primary, "configured", ""
         if chain.source == "auto":
-            picked = await models.auto(agent)
-            return picked.ref.key, picked.why, ""
-    except HomarusError as problem:
-        return "-", problem.message, str(problem)
-    return chain.primary.key, "configured", missing(models, agent, chain.primary)
+            why = (await models.auto(agent)).why
+        else:
+            problem = missing(models, agent, ref)
+    except HomarusError as wrong:
+        return "-", wrong.message, str(wrong), ""
+    last = models.calls.of(ref.key) if models.is_called(ref) else None
+    return ref.key, why, problem, str(last or unproven(models, ref))
 
 
 def _sandbox(config: Config, agent: AgentConfig, workspace: Path) -> str:

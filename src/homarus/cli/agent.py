@@ -83,7 +83,13 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @click.option(
     "--model", default="", help="A model for this message alone.", shell_complete=complete.models, callback=filled
 )
-@click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
+@click.option(
+    "--thinking",
+    metavar="LEVEL",
+    default="",
+    help="How hard to think about this message: off … max.",
+    shell_complete=complete.levels,
+)
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
 @click.option("--timeout", type=Number(min=0), metavar="SECONDS", help="How long the turn may take; 0 is for ever.")
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")

@@ -40,7 +40,9 @@ def _offering(find: Callable[[App, Config, str], Offers]) -> Completer:
             found = list(find(app, inspect_config(app.paths, app.env), incomplete))
         except Exception:  # noqa: BLE001 - a shell that asks must not be shown a failure
             return []
-        wanted = [(value, about) for value, about in found if value.lower().startswith(incomplete.lower())]
+        # Words that begin otherwise have no beginning in common, and some shells would put that into the line.
+        wanted = [each for each in found if each[0].startswith(incomplete)]
+        wanted = wanted or [each for each in found if each[0].lower().startswith(incomplete.lower())]
         return [CompletionItem(value, help=about) for value, about in dict(wanted[:MOST]).items()]
 
     return complete
@@ -55,15 +57,16 @@ def _home(app: App, config: Config) -> SessionHome:
 
 def _sessions(app: App, config: Config, incomplete: str) -> Offers:
     from homarus.core.routes import SessionKind
-    from homarus.sessions.store import short_id
+    from homarus.sessions.store import SHORT_ID, short_id
 
     home = _home(app, config)
     for info in home.list(orphans=True):
-        about = info.title or info.name
-        if incomplete and info.title:  # whoever typed nothing yet is offered each session once
-            yield info.title, info.name
-        # A colon ends a word in bash: whole keys are offered to those who began one.
-        if incomplete.startswith("agent:"):
+        about, ident = info.title or info.name, info.entry.session_id
+        if incomplete:  # whoever typed nothing yet is offered each session once
+            if info.title:
+                yield info.title, info.name
+            yield short_id(ident) if len(incomplete) <= SHORT_ID else ident, about
+        if len(incomplete) > 1 and info.name.startswith(incomplete):
             yield info.name, about
         elif info.key.is_main and info.agent_id == home.default_agent:
             yield "main", about
@@ -124,6 +127,19 @@ def _served(models: Models) -> Offers:
     ]
 
 
+def _providers(app: App, config: Config, _incomplete: str) -> Offers:
+    from homarus.models.access import Models
+
+    catalog = Models(config, app.env, clock=app.clock).catalog
+    return ((name, catalog.provider(name).name) for name in catalog.providers())
+
+
+def _levels(_app: App, _config: Config, _incomplete: str) -> Offers:
+    from homarus.models.levels import LEVELS
+
+    return ((level, "") for level in LEVELS)
+
+
 def _keys(_app: App, config: Config, incomplete: str) -> Offers:
     from homarus.config.known import known_tree
 
@@ -148,4 +164,5 @@ def _below(node: Node | None, value: object, above: list[str], last: str) -> Off
 
 
 sessions, conversations, agents = _offering(_sessions), _offering(_conversations), _offering(_agents)
-models, keys = _offering(_models), _offering(_keys)
+models, keys, levels = _offering(_models), _offering(_keys), _offering(_levels)
+providers = _offering(_providers)

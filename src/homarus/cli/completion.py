@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
 from homarus.cli.app import App
 from homarus.cli.options import pass_app
-
-# A shell that has not loaded its completion yet does so now; without it nothing could be registered.
-_ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
 
 
 @click.command("completion")
@@ -24,17 +20,7 @@ def command(app: App, shell: str) -> None:
     fish:  homarus completion fish | source         in ~/.config/fish/config.fish
     """
     from homarus.cli.main import COMPLETE, cli
+    from homarus.cli.shells import KINDS
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    maker = kind(cli, {}, "homarus", COMPLETE)
-    script = maker.source_template % maker.source_vars()
-    if shell == "zsh":
-        script = _ZSH_FIRST + script
-    if shell == "bash":
-        # A name may hold blanks; bash takes what it is given as it stands.
-        script = script.replace("COMPREPLY+=($value)", """COMPREPLY+=("$(printf '%q' "$value")")""")
-    if shell == "fish":
-        # A description may hold commas; only the first one ends the kind.
-        script = script.replace('string split ","', 'string split -m 1 ","')
-    app.out.line(script)
+    maker = KINDS[shell](cli, {}, "homarus", COMPLETE)
+    app.out.line(maker.source_template % maker.source_vars())

@@ -61,7 +61,9 @@ def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--model", metavar="MODEL", help="The model of its runs.", shell_complete=complete.models, callback=filled
         ),
-        click.option("--thinking", metavar="LEVEL", help="How long the model may think."),
+        click.option(
+            "--thinking", metavar="LEVEL", help="How long the model may think.", shell_complete=complete.levels
+        ),
         click.option("--timeout-seconds", type=Number(min=1), help="How long a run may take."),
         click.option("--tools", metavar="A,B", help="The only tools that it may use."),
         click.option("--light-context/--full-context", default=None, help="Without the workspace's files."),

@@ -92,6 +92,8 @@ def status(app: App, as_json: bool) -> None:
         out.line(f"  workspace  {agent.workspace}{'' if agent.workspace_exists else '  (not there yet)'}")
         why = out.style(agent.model_problem, "yellow") if agent.model_problem else out.style(agent.model_why, "dim")
         out.line(f"  model      {agent.model}  {why}")
+        if agent.model_last and not agent.model_problem:
+            out.hint(f"             {out.style(agent.model_last, 'dim')}")
         sandbox = out.style(agent.sandbox, "yellow") if agent.sandbox in {"off", "missing"} else agent.sandbox
         out.line(f"  sandbox    {sandbox}")
         last = (

@@ -119,8 +119,12 @@ def _parsed(args: Sequence[str]) -> object:
     try:
         asked = os.environ.get(COMPLETE)
         if asked:
-            from click.shell_completion import shell_complete
+            from click.shell_completion import add_completion_class, shell_complete
 
+            from homarus.cli.shells import KINDS
+
+            for kind in KINDS.values():
+                add_completion_class(kind)
             return shell_complete(cli, {}, "homarus", COMPLETE, asked)
         # Not `cli.main`: that ends the process by itself when a reader goes away.
         with cli.make_context("homarus", list(args)) as ctx:

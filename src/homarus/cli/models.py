@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +18,14 @@ from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import HomarusError, Unknown
-from homarus.core.events import TextDelta
-from homarus.core.messages import Text, User
-from homarus.core.prompt import SystemPrompt
 from homarus.models.access import Models
 from homarus.models.discover import Found, discover
 from homarus.models.gguf import find_models
-from homarus.models.provider import ModelRequest, Stop
 from homarus.models.pull import Puller, find_source, known
-from homarus.models.ready import check_choice, missing
+from homarus.models.ready import check_choice, missing, unproven
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.registry import BUILTIN, LOCAL
-from homarus.models.rotation import Credential
-from homarus.models.select import AUTO, Chain, Override
+from homarus.models.select import AUTO
 
 if TYPE_CHECKING:
     from homarus.config.view import AgentConfig
@@ -65,7 +59,9 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--all", "everything", is_flag=True, help="Also models of providers without a key.")
-@click.option("--provider", metavar="ID", help="Only models of this provider.", callback=filled)
+@click.option(
+    "--provider", metavar="ID", help="Only models of this provider.", shell_complete=complete.providers, callback=filled
+)
 @click.option("--pullable", is_flag=True, help="Instead: local models that `models pull` knows by name.")
 @with_json
 def list_models(app: App, everything: bool, provider: str | None, pullable: bool, as_json: bool) -> None:
@@ -151,8 +147,11 @@ def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | 
         app.out.json({"model": shown, "fallbacks": refs[1:], "agent": agent_id})
     else:
         whose = f"agent '{agent.id}'" if agent_id else "every agent without a model of its own"
-        answers = "is to answer" if model != AUTO and doubts[0] else "answers"
+        unsure = unproven(models, found[0].ref) if model != AUTO and not doubts[0] else ""
+        answers = "is to answer" if unsure or (model != AUTO and doubts[0]) else "answers"
         app.out.line(f"{shown} {answers} for {whose} from the next turn on.")
+        if unsure:
+            app.out.hint(f"{unsure[0].upper()}{unsure[1:]}.")
 
 
 def _usable(models: Models, ref: ModelRef) -> str:
@@ -273,6 +272,8 @@ def _holders(app: App, alias: str) -> list[str]:
 @with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
     """Ask a model for one word and show how it answered. This is a real request and may cost a fraction of a cent."""
+    from homarus.cli.try_model import show_test, try_model
+
     with app.out.waiting("asking the model"):
         report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))
     if as_json:
@@ -385,6 +386,7 @@ async def status_report(models: Models, agent: AgentConfig) -> dict[str, Any]:
             })  # fmt: skip
         needs = models.registry.needs_key(ref.provider)
         more = {"contextTokens": models.window(agent, ref), "problem": missing(models, agent, ref)}
+        more["unproven"] = unproven(models, ref)
         rows.append(
             {**_row(info, usable=bool(keys)), **more, "known": info.known, "credentials": keys, "needsKey": needs}
         )
@@ -415,7 +417,7 @@ def mask(secret: str) -> str:
 def show_status(out: Output, report: dict[str, Any]) -> None:
     """Print the status for people."""
     first = report["chain"][0]
-    answers = "is to answer" if first["problem"] else "answers"
+    answers = "is to answer" if first["problem"] or first["unproven"] else "answers"
     out.line(f"{out.style(report['model'], 'bold')} {answers} for agent '{report['agent']}': {report['why']}.")
     out.line(f"  window {_tokens(first['contextTokens'])} tokens, thinking {report['thinking']}")
     for row in report["chain"]:
@@ -425,8 +427,8 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
             rest = f", rests for {key['restsSeconds']} s ({key['reason']})" if key["restsSeconds"] else ""
             if key["kind"] != "none":
                 out.line(f"    key {key['id']} {key['key']}{rest}")
-        if row["problem"]:
-            out.line("    " + out.style(row["problem"], "yellow"))
+        if doubt := row["problem"] or row["unproven"]:
+            out.hint("    " + out.style(doubt, "yellow"))
     for warning in report["warnings"]:
         out.warn(warning)
     for server in report["servers"]:
@@ -437,56 +439,3 @@ def show_status(out: Output, report: dict[str, Any]) -> None:
         out.line()
         out.line("This is the built-in notebook. For a real model: put a key into the environment (ANTHROPIC_API_KEY,")
         out.hint("OPENAI_API_KEY …), start Ollama or LM Studio, or fetch one: homarus models list --pullable")
-
-
-async def try_model(
-    models: Models, agent: AgentConfig, model: str | None, seconds: float, *, key: str = ""
-) -> dict[str, Any]:
-    """Ask one model one question and return what happened; a `key` is used alone, once, and not stored."""
-    chain = await models.chain(agent, override=Override(model) if model else None)
-    only = Chain(chain.models[:1], chain.source, strict=True)
-    request = ModelRequest(
-        only.primary.model, SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256
-    )
-    clock, cancel = models.registry.clock, Cancel()
-    started, first = clock.monotonic(), None
-    timer = asyncio.get_running_loop().call_later(seconds, cancel.cancel, f"no answer within {seconds:g} s")
-    stop: Stop | None = None
-    stream: AsyncIterator[object]
-    if key:
-        typed = Credential("typed", only.primary.provider, "api_key", key)
-        stream = models.registry.provider(only.primary, typed).stream(request, cancel=cancel)
-    else:
-        stream = models.client(agent).stream(request, only, cancel=cancel, deadline=started + seconds)
-    async for event in stream:
-        if isinstance(event, TextDelta) and first is None:
-            first = clock.monotonic() - started
-        elif isinstance(event, Stop):
-            stop = event
-    timer.cancel()
-    await models.aclose()
-    assert stop is not None, "a stream ends with one Stop"
-    usage, error = stop.message.usage, stop.error
-    return {
-        "model": only.primary.key,
-        "ok": error is None,
-        "reply": stop.message.text.strip(),
-        "firstTokenSeconds": round(first, 3) if first is not None else None,
-        "seconds": round(clock.monotonic() - started, 3),
-        "tokens": {"input": usage.input, "output": usage.output, "cacheRead": usage.cache_read},
-        "cost": round(usage.cost.total, 6),
-        "kind": error.kind.value if error else "",
-        "error": error.message if error else "",
-        "cure": error.cure if error else "",
-    }
-
-
-def show_test(out: Output, report: dict[str, Any]) -> None:
-    """Print the outcome of a test; its failure is the command's own."""
-    if not report["ok"]:
-        return
-    first = f", first word after {report['firstTokenSeconds']:.2f} s" if report["firstTokenSeconds"] is not None else ""
-    money = f", {report['cost']:.6f} $" if report["cost"] else ""
-    tokens = report["tokens"]
-    out.line(f"{report['model']} answered “{report['reply'][:80]}” in {report['seconds']:.2f} s{first}.")
-    out.line(f"  {tokens['input'] + tokens['cacheRead']} tokens in, {tokens['output']} out{money}")

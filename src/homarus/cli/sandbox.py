@@ -39,7 +39,7 @@ def command() -> None:
     "session",
     default="",
     metavar="SESSION",
-    help="which session: its key, its name or the beginning of its id (default: the agent's main session)",
+    help="which session: its key, its name or the first characters of its id, four or more (default: the agent's main session)",
     shell_complete=complete.sessions,
     callback=filled,
 )

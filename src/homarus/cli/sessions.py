@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """Look at conversations and after them. Without a word: the list.
 
-    A session is named by its key (agent:main:main), its id or the beginning of it, or its label.
+    A session is named by its key (agent:main:main), its id or at least its first four characters, or its
+    label.
 
     \b
     Examples:

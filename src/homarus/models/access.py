@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.config.view import AgentConfig, Config
-from homarus.core.clock import Clock, chance
-from homarus.core.errors import ConfigError
+from homarus.core.clock import Clock, chance, epoch_ms
+from homarus.core.errors import ConfigError, ModelError
 from homarus.models.auth import AuthStore, env_credentials
+from homarus.models.calls import CallBook
 from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
 from homarus.models.info import ModelInfo
@@ -59,6 +60,7 @@ class Models:
         self._clock = clock
         self._dice = dice
         self.server_seconds = 0.0  # how long a server on this machine may think; 0 is what `discover` finds right
+        self.calls = CallBook(config.paths.own_dir)
         self._factories: dict[str, Factory] = {}
         self._begin()
 
@@ -126,7 +128,16 @@ class Models:
                 last_resort=self.bare_keys,
                 dice=self._dice,
             )
+            found.heard = self._heard
         return found
+
+    def is_called(self, ref: ModelRef) -> bool:
+        """Say whether a call of a model may fail for reasons of its own: it is a server, or a file. Only of these it is noted."""
+        return ref.provider == LOCAL or self.registry.is_remote(ref.provider)
+
+    def _heard(self, ref: ModelRef, error: ModelError | None) -> None:
+        if self.is_called(ref):
+            self.calls.note(ref.key, error, epoch_ms(self._clock.now()))
 
     def bare_keys(self, provider: str) -> list[Credential]:
         """Return keys that no profile holds: from the environment, then from the configuration."""

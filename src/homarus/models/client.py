@@ -15,7 +15,7 @@ from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice, TextDelta
 from homarus.models.auth import AuthStore, candidates
-from homarus.models.failover import Compact, FailoverState, GiveUp, Lookups, Retry
+from homarus.models.failover import Compact, FailoverState, GiveUp, Lookups, NextModel, Retry
 from homarus.models.held import Overdue, held
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
@@ -54,6 +54,8 @@ class ModelClient:
         self._last_resort = last_resort
         levels: BoundedCache[tuple[str, str], str] = BoundedCache(256)
         self._lookups = Lookups(auth, clock, registry.info, self.credentials, dice, levels)
+        # Told how the calls of each model ended, once it answered or was given up.
+        self.heard: Callable[[ModelRef, ModelError | None], None] = _nobody
         # The model that each session was last answered by.
         self._answered: BoundedCache[str, str] = BoundedCache(256)
 
@@ -108,11 +110,15 @@ class ModelClient:
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
                 state.succeeded()
+                self.heard(state.ref, None)
                 if notice := self._settled(request.session_id, chain, state):
                     yield notice
                 yield stop
                 return
+            asked = state.ref
             step, notices = state.failed(stop.error, called=blocked is None, shown=shown)
+            if blocked is None and isinstance(step, NextModel | GiveUp):
+                self.heard(asked, stop.error)
             for notice in notices:
                 # A session that already lives on this fallback knows; only a change of state is news.
                 if notice.kind != "fallback" or self._answered.get(request.session_id) != state.key:
@@ -185,6 +191,10 @@ class ModelClient:
         if session:
             self._answered.put(session, key)
         return Notice(f"back on {key}", "fallback") if before is not None and key == chain.primary.key else None
+
+
+def _nobody(_ref: ModelRef, _error: ModelError | None) -> None:
+    """Hear nothing."""
 
 
 async def _only(stop: Stop) -> AsyncIterator[StreamEvent]:

@@ -37,19 +37,22 @@ class Found(Struct, frozen=True):
     provider: str
     base_url: str
     models: tuple[Served, ...]
+    # It tells nothing to whoever has no key, or not the right one.
+    wants_key: bool = False
 
     @property
     def chat_models(self) -> tuple[Served, ...]:
         return tuple(model for model in self.models if not _NO_CHAT.search(model.id))
 
 
-async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = 0.0) -> list[Found]:
+async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = 0.0, locked: bool = False) -> list[Found]:
+    """Return the servers of this machine that tell their models; `locked` ones, that want a key first, where they are wanted."""
     local = [name for name in catalog.providers() if catalog.provider(name).local and catalog.provider(name).base_url]
     answers = await asyncio.gather(*(probe(http, name, catalog.provider(name).base_url, seconds) for name in local))
-    return [answer for answer in answers if answer is not None]
+    return [answer for answer in answers if answer is not None and (answer.models or locked)]
 
 
-async def probe(http: HttpClient, provider: str, base_url: str, seconds: float = 0.0) -> Found | None:
+async def probe(http: HttpClient, provider: str, base_url: str, seconds: float = 0.0, *, key: str = "") -> Found | None:
     """Ask one server for its models; None when it is not there, too slow, or something else."""
     rows: dict[str, dict[str, Any]] = {}
     windows: dict[str, int] = {}
@@ -61,7 +64,10 @@ async def probe(http: HttpClient, provider: str, base_url: str, seconds: float =
                 address.hostname, address.port or (443 if address.scheme == "https" else 80)
             )
             writer.close()
-            rows = _rows(await _asked(http, "GET", f"{base_url.rstrip('/')}/models"))
+            status, listed = await _answer(http, "GET", f"{base_url.rstrip('/')}/models", key=key)
+            if status in {401, 403}:
+                return Found(provider, base_url, (), wants_key=True)
+            rows = _rows(listed)
             windows = await _run_with(http, provider, base_url.rstrip("/").removesuffix("/v1"), rows)
     except (OSError, TimeoutError, HttpError):
         if not rows:
@@ -72,14 +78,20 @@ async def probe(http: HttpClient, provider: str, base_url: str, seconds: float =
 
 async def _asked(http: HttpClient, method: str, url: str, body: Any = None) -> Any:
     """Return what a server answers; nothing where it does not know the question."""
+    return (await _answer(http, method, url, body))[1]
+
+
+async def _answer(http: HttpClient, method: str, url: str, body: Any = None, *, key: str = "") -> tuple[int, Any]:
     sent = [msgspec.json.encode(body)] if body is not None else []
     headers = {"content-type": "application/json"} if sent else {}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
     response = await http.request(method, url, headers=headers, body=sent)
     try:
         answer = await response.read(MAX_BODY)
-        return msgspec.json.decode(answer) if response.status == 200 else None
+        return response.status, msgspec.json.decode(answer) if response.status == 200 else None
     except ValueError:  # it speaks, but not JSON
-        return None
+        return response.status, None
     finally:
         await response.close()
 

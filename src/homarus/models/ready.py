@@ -37,6 +37,16 @@ def missing(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
     return _unreachable(models, ref.provider)
 
 
+def unproven(models: Models, ref: ModelRef) -> str:
+    """Say why nobody may claim that a model answers: its last call failed, or nobody called it yet; nothing where it answered."""
+    if not models.is_called(ref):
+        return ""
+    call = models.calls.of(ref.key)
+    if call is None:
+        return f"it has not been asked yet; 'homarus models test {ref.key}' does"
+    return str(call) if call.failure else ""
+
+
 def _key_cure(models: Models, provider: str) -> str:
     names = models.catalog.provider(provider).env
     return "run 'homarus configure keys'" + (f", or set {names[0]}" if names else "")

@@ -54,25 +54,48 @@ def check_programs(home: Home) -> list[Finding]:
 
 
 def check_models(home: Home) -> list[Finding]:
-    """Each agent's configured models: that each name means one, and that nothing is missing to ask it. And the notebook's reader."""
-    models, findings = Models(home.config, home.env, clock=home.clock), []
+    """Each agent's configured models: that each name means one, that nothing is missing to ask it, and how its last call ended.
+
+    None is called. And the notebook's reader.
+    """
+    models, findings, fine = Models(home.config, home.env, clock=home.clock), list[Finding](), list[str]()
     if problem := lacking(home.config.paths.models_dir):
         findings.append(Finding("models", Severity.WARNING, problem, cure="homarus memory export-minilm"))
     for agent in home.config.agents:
         named = choice(agent.get("model"))
         for text in (named.primary, *(named.fallbacks or ())):
-            if text not in {"", AUTO} and (problem := _wrong_with(models, agent, text)):
-                said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
-                findings.append(Finding("models", Severity.WARNING, said, cure=cure))
-    return findings or ok("models", "the models that are named can be asked")
+            if text in {"", AUTO}:
+                continue
+            found = _model(models, agent, text)
+            if found is not None and found.severity is not Severity.OK:
+                findings.append(found)
+            elif found is not None and found.message not in fine:
+                fine.append(found.message)
+    if fine or findings:
+        return findings + (ok("models", "; ".join(fine)) if fine else [])
+    return ok("models", "no model is named that has to be called: 'homarus models' says which one answers")
 
 
-def _wrong_with(models: Models, agent: AgentConfig, named: str) -> str:
+def _model(models: Models, agent: AgentConfig, named: str) -> Finding | None:
+    """Return what is known of a model that an agent names; nothing where it is built in."""
     try:
         found = models.names(agent).resolve(named)
     except HomarusError as wrong:
-        return str(wrong)
-    return missing(models, agent, found.ref) or found.warning
+        problem, ref = str(wrong), None
+    else:
+        problem, ref = missing(models, agent, found.ref) or found.warning, found.ref
+    if problem or ref is None:
+        said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
+        return Finding("models", Severity.WARNING, said, cure=cure)
+    if not models.is_called(ref):
+        return None
+    call, cure = models.calls.of(ref.key), f"homarus models test {ref}"
+    if call is None:
+        said = f"agent '{agent.id}': nothing is missing to ask {ref}, but nobody has asked it yet"
+        return Finding("models", Severity.INFO, said, cure=cure)
+    if call.failure:
+        return Finding("models", Severity.WARNING, f"agent '{agent.id}': {ref}: {call}", cure=cure)
+    return Finding("models", Severity.OK, f"{ref} {call}")
 
 
 def check_python(_home: Home) -> list[Finding]:
