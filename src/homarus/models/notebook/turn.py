@@ -18,12 +18,12 @@ from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
-from homarus.models.notebook import evidence, words
+from homarus.models.notebook import evidence, phrases, words
 from homarus.models.notebook.asks import SURE, asks
 from homarus.models.notebook.corrections import CHANGED, CORRECTS, bare, corrects
 from homarus.models.notebook.days import days, spelled
 from homarus.models.notebook.gloss import other_language
-from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, finished, read_message
+from homarus.models.notebook.grammar import Intent, Kind, finished, read_message
 from homarus.models.notebook.language import Word, alike, read, related
 from homarus.models.notebook.match import table
 from homarus.models.notebook.reader import Reader, SmallReader
@@ -284,8 +284,8 @@ def _look(intent: Intent, got: Got, desk: Desk) -> Next:
 def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
     """Strike a line through: the last one that was kept, or the one that the words fit best. It stays in its file."""
     done = intent.kind is Kind.DONE
-    last = _last_kept(desk.before) if LAST_ONE.fullmatch(intent.text) and not done else ""
-    if not last and LAST_ONE.fullmatch(intent.text):
+    last = _last_kept(desk.before) if phrases.LAST_ONE.fullmatch(intent.text) and not done else ""
+    if not last and phrases.LAST_ONE.fullmatch(intent.text):
         return desk.say("no_such")
     rest = list(got)
     if not last:
