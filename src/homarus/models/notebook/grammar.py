@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from enum import StrEnum
 
 from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.models.notebook import phrases
-from homarus.models.notebook.asks import MAYBE, SURE, TELLS, asks
+from homarus.models.notebook.asks import MAYBE, SURE, TELLS, asks, states
 from homarus.models.notebook.block import is_text
+from homarus.models.notebook.days import beside, days
 from homarus.models.notebook.orders import on_manner
 
 
@@ -33,7 +35,12 @@ class Kind(StrEnum):
     DONE = "done"
     TELLS_DONE = "tells done"  # it may tick a task off: kept as it is where it names none
     FORGET = "forget"
-    TODAY = "today"
+    UNDO = "undo"
+    DENIED = "denied"
+    LISTED = "listed"  # what stands on a list that has a name; its text is the question
+    UNLIST = "unlist"  # take something off such a list: "name: what"
+    TODAY = "today"  # the notes of today, or of the day that its text names
+    NOTES = "notes"
     TIME = "time"
     STATUS = "status"
     HELP = "help"
@@ -55,6 +62,7 @@ class Intent(Struct, frozen=True):
 
 
 MAX_LINES, MAX_LENGTH = 8, 1_500  # a longer message is a paste: kept whole, as one block
+_ANY_DAY = date(2000, 1, 1)  # whether a text names a day does not depend on the day
 _S = re.IGNORECASE | re.DOTALL
 
 _WHOLE = (
@@ -67,6 +75,9 @@ _WHOLE = (
     (phrases.NOD, Kind.NOD),
     (phrases.TODOS, Kind.TODOS),
     (phrases.TODAY, Kind.TODAY),
+    (phrases.NOTES, Kind.NOTES),
+    (phrases.UNDO, Kind.UNDO),
+    (phrases.DENIED, Kind.DENIED),
     (phrases.SELF, Kind.SELF),
 )
 # Those whose text is what stands behind the words that name them, in this order.
@@ -98,7 +109,7 @@ _GERMAN_ORDERS = (
 )  # fmt: skip
 # What is told; what strikes a line; what only looks into files; and in which lines a sentence may stand that is something else.
 _TOLD = frozenset({Kind.KEEP, Kind.TODO, Kind.REMIND, Kind.TELLS_DONE})
-_STRIKES = frozenset({Kind.FORGET, Kind.DONE})
+_STRIKES = frozenset({Kind.FORGET, Kind.DONE, Kind.UNDO, Kind.UNLIST})
 _FILES = frozenset({Kind.READ, Kind.LIST, Kind.REMIND})
 _PARTED = _TOLD - {Kind.REMIND} | _STRIKES | {Kind.ASK, Kind.GREET, Kind.THANK, Kind.NOD, Kind.BEYOND}
 # Said beside something else, these need no answer of their own.
@@ -133,6 +144,8 @@ def read_message(text: str) -> tuple[Intent, ...]:
         return (Intent(Kind.BEYOND, lines[0]),)
     if len(lines) > MAX_LINES or len(text) > MAX_LENGTH or "```" in text or is_text(text):
         return (Intent(Kind.PASTE, text),)
+    if phrases.THIS_LIST.fullmatch(lines[0]):
+        return tuple(dict.fromkeys(Intent(Kind.KEEP, phrases.MARK.sub("", line)) for line in lines[1:]))
     if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO, Kind.TODOS}:
         return _listed(first, lines)
     items = [phrases.MARK.sub("", line) for line in lines]
@@ -150,10 +163,10 @@ def _listed(first: Intent, lines: Sequence[str]) -> tuple[Intent, ...]:
     """Read a list under its heading: one note, or a task each."""
     items = [phrases.MARK.sub("", line).rstrip(",;") for line in lines[1:]]
     if phrases.TASK_LIST.fullmatch(lines[0]):
-        return tuple(dict.fromkeys(Intent(Kind.TODO, item) for item in items))
-    rest = ", ".join(items)
+        return tuple(dict.fromkeys(Intent(Kind.TODO, phrases.BOX.sub("", item)) for item in items))
+    rest = "".join(f"{item} " if item.endswith((".", "!", "?")) else f"{item}, " for item in items).rstrip(", ")
     lead = first.text if phrases.KEEP.fullmatch(lines[0]) else lines[0]
-    return (Intent(Kind.KEEP, rest if phrases.THIS_LIST.fullmatch(lead) else f"{lead} {rest}"),)
+    return (Intent(Kind.KEEP, f"{lead} {rest}"),)
 
 
 def _lines(lines: Sequence[str], *, listed: bool) -> tuple[Intent, ...]:
@@ -237,7 +250,7 @@ def _begins_question(text: str) -> bool:
 
 
 def _may_ask(text: str) -> bool:
-    return not phrases.CLAUSE.match(text) and asks(text) >= MAYBE
+    return not phrases.CLAUSE.match(text) and asks(text) >= MAYBE and not states(text)
 
 
 def _ends_asking(text: str) -> bool:
@@ -273,6 +286,8 @@ def read_sentence(text: str) -> Intent:
     for pattern, kind in _WHOLE:
         if pattern.fullmatch(plain):
             return Intent(kind)
+    if order := _on_lists(text) or _of_a_day(text):
+        return order
     asked = bool(phrases.ASKED.search(text)) and (asks(text) >= TELLS or phrases.OPENING.match(plain) is not None)
     for pattern, kind in _ABOUT:
         if (found := pattern.fullmatch(plain)) and (
@@ -290,7 +305,12 @@ def read_sentence(text: str) -> Intent:
 
 
 def _is_order(text: str) -> bool:
-    return bool(phrases.WORK.fullmatch(text) or on_manner(text) or phrases.BEYOND.fullmatch(text))
+    return bool(
+        phrases.AGAIN.fullmatch(text)
+        or phrases.WORK.fullmatch(text)
+        or on_manner(text)
+        or phrases.BEYOND.fullmatch(text)
+    )
 
 
 def _about(found: re.Match[str], text: str, kind: Kind) -> Intent:
@@ -306,9 +326,34 @@ def _request(text: str) -> Intent | None:
     if polite is None:
         return None
     rest = text[polite.end() :].rstrip(" .!?")
+    if order := _on_lists(rest):
+        return order
     for pattern, kind in _GERMAN_ORDERS if polite["du"] else _ORDERS:
         if found := pattern.fullmatch(_straight(rest)):
             if kind is Kind.KEEP and not polite["du"] and not phrases.TELLING.match(_straight(rest)):
                 return Intent(Kind.ASK, text) if phrases.RECALLING.match(rest) else None
             return _about(found, rest, kind)
     return None
+
+
+def _on_lists(text: str) -> Intent | None:
+    """Read what is put on a list that has a name, taken off it, or asked of it."""
+    plain = _straight(text)
+    for pattern, kind in (
+        (phrases.ON_LIST, Kind.KEEP),
+        (phrases.ONTO_LIST, Kind.KEEP),
+        (phrases.OFF_LIST, Kind.UNLIST),
+    ):
+        if found := pattern.fullmatch(plain):
+            name = text[slice(*found.span("list"))]
+            return Intent(kind, f"{name[:1].upper()}{name[1:]}: {text[slice(*found.span('item'))]}")
+    found = phrases.LISTED.fullmatch(plain)
+    return Intent(Kind.LISTED, text) if found and (found["order"] or "?" in text) else None
+
+
+def _of_a_day(text: str) -> Intent | None:
+    """Read what asks for all that was told on a day, if a day is all that it names."""
+    found = phrases.TOLD_ON.fullmatch(_straight(text))
+    when = next((group for group in found.groups() if group), "") if found else ""
+    named = days(when, _ANY_DAY, asked=True)
+    return Intent(Kind.TODAY, when) if named and phrases.BESIDE_A_DAY.fullmatch(beside(when, named)) else None

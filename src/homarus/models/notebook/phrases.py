@@ -48,7 +48,8 @@ KEEP = late(
     _S,
 )
 TODO = late(
-    r"(?:to-?do|task|aufgabe|zu erledigen)\s*[:–-]\s*(.+)"
+    r"(?:to[- ]?do|task|aufgabe|zu erledigen)\s*[:–-]\s*(.+)|to-?do\s+(?!(?:lists?|apps?|is|are|was|from|for|about)\b)(.+)|(?:[-*+•]\s+)?\[ ?\]\s+(.+)"
+    rf"|{_PLEASE}(?:add|create|make|set up)\s+(?:(?:an?|the|new|another|my)\s+)*(?:to-?do|task|reminder)(?:\s*[:–-]\s*|\s+to\s+)(.+)|{_PLEASE}add\s+(?:a\s+)?to-?do\s+(.+)|(?:new|neue[rs]?) (?:to-?do|task|aufgabe)\s*[:–-]\s*(.+)"
     rf"|{_PLEASE}(?:add|put|setze?|schreib(?:e)?|pack(?:e)?)\s+(.+?)\s+(?:to|on|onto|in|auf)\s+(?:my |the |our |meine |die )?(?:to-?do(?:s| list|-liste|liste)?|task list|list of tasks|aufgabenliste|liste)[.!]*"
     r"|(?:(?:i|we) (?:still )?(?:need|have|ought) to|(?:i|we) must(?! (?:have|be))|(?:i|we)(?:'ve| have) got to|don'?t let me forget to|remember to|don'?t forget to)\s+(.+)"
     r"|((?:ich|wir) (?:muss|müssen|soll|sollte|sollten) (?:noch |unbedingt |dringend )*.+)",
@@ -68,7 +69,7 @@ SEARCH = late(
 )
 READ = late(
     rf"{_PLEASE}(?:read|show(?: me)?|open|cat|print|display|lies|zeig(?:e)?(?: mir)?|öffne)\s+(?:me\s+)?(?:the\s+|die\s+)?(?:file\s+|datei\s+)?[`'\"]?"
-    r"([\w./~@-]*[\w-]+\.[A-Za-z0-9]{1,8}|(?:[\w.~-]+/)+[\w.-]+)[`'\"]?\s*[.!]?\Z",
+    r"([\w./~@-]*[\w-]+\.[A-Za-z0-9]{1,8}|(?:[\w.~-]+/)+[\w.-]+)[`'\"]?(?:\s+(?:vor|an|bitte|please|aloud|out))*\s*[.!]?\Z",
     _I,
 )
 LIST = late(
@@ -87,7 +88,7 @@ TODOS = late(
 )
 _TICKED = r"(?:done|finished|complete[d]?|erledigt|fertig|abgehakt)"
 DONE = late(
-    rf"{_TICKED}\s*(?::|\s[–-]\s)\s*(.+)|{_PLEASE}(?:check|tick|cross)(?:ed)? off\s*:?\s+(.+)|{_PLEASE}hake? (.+?) ab[.!]*"
+    rf"{_TICKED}\s*(?::|\s[–-]\s)\s*(.+)|{_TICKED}\s+(?:(?:number|nummer|nr\.|no\.) ?|#)?(\d{{1,2}})[.!]*|{_PLEASE}(?:check|tick|cross)(?:ed)? off\s*:?\s+(.+)|{_PLEASE}hake? (.+?) ab[.!]*"
     rf"|{_PLEASE}(?:mark|tick|check|cross|set|markiere?|setze?|streiche?)\s+([^.;,]+?)\s+(?:(?:as|als|auf) {_TICKED}|off(?: (?:my|the|our) (?:to-?do )?list)?)[.!]*"
     r"|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(?:to-?do|task) (.+)|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(.+?) (?:to-?do|task)[.!]*",
     _S,
@@ -99,20 +100,33 @@ TELLS_DONE = late(
     _S,
 )
 _NOTE = r"(?:(?:the|my|our|your|that|this) )?(?:last )?(?:notes?|lines?|facts?|entry|entries|to-?dos?|tasks?|items?|reminders?)"
-NOTIZ = r"(?:(?:die|meine|unsere|das|den|diese) )?(?:letzte[n]? )?(?:notiz|zeile|eintrag|todo|aufgabe|erinnerung)"
+NOTIZ = r"(?:(?:die|meine|unsere|das|den|diesen?) )?(?:letzte[ns]? )?(?:notiz|zeile|eintrag|todo|aufgabe|erinnerung)"
+# What a note states of somebody: "streiche Peters Telefonnummer" is no fence to paint.
+_STATED = r"(?:(?:phone|mobile|account|card) )?(?:numbers?|passwords?|addresse?s?|e-?mail addresse?s?|iban|birthday)|[\w-]*(?:nummer|adresse|passwort|kennwort|iban|geburtstag)"
 FORGET = late(
     rf"{_PLEASE}(?:forget|delete|erase)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|{_NOTE} (?:about|on|that|with|of|for|to)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
     # "remove the stain", "drop the keys at Ann's" and "streiche den Zaun" are errands.
-    rf"|{_PLEASE}(?:remove|strike(?: out)?|drop|scrap|cancel|cross out)\s+(?:{_NOTE} (?:about|on|that|with|of|for|to)\s+(.+)|(that|this|it|{_NOTE})|(.+?) from (?:my |the |our |your )?(?:notes?|memory|list|to-?dos?|to-?do list|tasks))[.!]*"
+    rf"|{_PLEASE}(?:remove|strike(?: out)?|drop|scrap|cancel|cross out)\s+(?:{_NOTE} (?:about|on|that|with|of|for|to)\s+(.+)|(that|this|it|{_NOTE})|(?:the|my|our|that) (?:to-?do|task|reminder)[:,]? (?!force\b)(.+)|((?:[\w-]+['’]s?|my|our) (?:{_STATED}))|(.+?) from (?:my |the |our |your )?(?:notes?|memory|list|to-?dos?|to-?do list|tasks))[.!]*"
     rf"|{_PLEASE}(?:vergiss|lösche?)\s*,?\s+(?:bitte\s+)?(?:{NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
-    rf"|{_PLEASE}(?:entferne?|streiche?)\s+(?:bitte\s+)?(?:{NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+(.+)|(das|dies|es|{NOTIZ})|(.+?) (?:von der|aus der|aus den|aus meinen) (?:liste|notizen|todo-liste|aufgabenliste))[.!]*"
-    r"|(undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück)[\s.!]*",
+    rf"|{_PLEASE}(?:entferne?|streiche?)\s+(?:bitte\s+)?(?:{NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+(.+)|(das|dies|es|{NOTIZ})|((?:[A-ZÄÖÜ][\w-]+s|meine|unsere) (?:{_STATED})|die (?:{_STATED}) von \S+)|(.+?) (?:von der|aus der|aus den|aus meinen) (?:liste|notizen|todo-liste|aufgabenliste))[.!]*"
+    r"|(scratch that|never mind that|strike that|streich das)[\s.!]*",
     _S,
 )
-LAST_ONE = late(r"(?:that|this|it|the last (?:one|note|line|thing)|das|dies|es|die letzte (?:notiz|zeile)|das letzte|undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück|das (?:wieder|bitte|von eben)|that again)[\s.!]*", _I)  # fmt: skip
+LAST_ONE = late(r"(?:that|this|it|(?:the |my )?last (?:one|thing|note|line|fact|entry|to-?do|task|item|reminder)|das|dies|es|(?:die |meine )?letzte (?:notiz|zeile|aufgabe|erinnerung)|(?:den |meinen )?letzten eintrag|das letzte(?: todo)?|scratch that|never mind that|strike that|streich das|das (?:wieder|bitte|von eben)|that again)[\s.!]*", _I)  # fmt: skip
+UNDO = late(
+    rf"{_PLEASE}(?:undo(?: (?:that|this|it|the last (?:change|one|step)))?|take that back|(?:mach(?:e)? )?(?:das |es |dies )?(?:wieder )?rückgängig(?: machen)?|nimm das (?:wieder )?zurück)[\s.!]*",
+    _I,
+)
+# A bare denial says nothing that could be kept.
+DENIED = late(
+    r"(?:(?:no|nope|nein|nee|sorry|oh|hm+|ach|aber|but)[\s,.!]+)*(?:(?:that|this|it)(?:'s| is| was) (?:(?:just|all|totally|completely|simply|plain|so) )*(?:wrong|false|incorrect|untrue|not (?:true|right|correct|so)|a lie|nonsense)"
+    r"|(?:that|this|it) (?:isn't|wasn't) (?:true|right|correct|so)|not true|untrue|incorrect|wrong|false|falsch"
+    r"|(?:(?:das|es) )?(?:stimmt|ist|war) (?:(?:aber|doch|so|ja|leider|gar|überhaupt|einfach|alles) )*(?:nicht(?: wahr| richtig| korrekt)?|falsch|gelogen|unwahr|unsinn|quatsch)(?: so)?|you(?:'re| are) wrong|du irrst dich)[\s.!]*",
+    _I,
+)
 TIME = late(
     r"(?:what(?:'s| is)?|tell me|do you know)\s*(?:the\s+)?(?:current\s+)?(?:time|date|day|today'?s date)\b(?: is it| it is| now| today| please)*[\s?.!]*"
-    r"|what (?:time|day|date) is (?:it|today)\b.{0,24}|(?:time|date)\s*[?]?|wie spät ist es.{0,12}|wie viel uhr ist es.{0,12}|welche[rsn]? (?:tag|datum) (?:ist|haben wir)(?: heute)?\??|der wievielte ist heute\??",
+    r"|(?:what|which) (?:time|day|date) is (?:it|today)\b.{0,24}|(?:time|date)\s*[?]?|wie spät ist es.{0,12}|wie viel uhr ist es.{0,12}|welche[rsn]? (?:tag|datum) (?:ist|haben wir)(?: heute)?\??|der wievielte ist heute\??",
     _I,
 )
 STATUS = late(r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", _I)
@@ -144,12 +158,23 @@ SELF = late(
 )
 TODAY = late(
     r"what (?:did|have) (?:i|we) (?:tell|told|say|said|note|noted|write|written)(?: to)?(?: you)?(?: down)?(?: today| so far)?[?.!]*"
-    r"|what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:my |meine )(?:notes|notizen)[?.!]*|(?:show|list)(?: me)? (?:all )?(?:my |the |your )?(?:memory|notes?)[?.!]*"
-    r"|what do you (?:know|remember)(?: about (?:me|us))?[?.!]*|was (?:habe ich|hab ich) (?:dir )?(?:heute )?(?:gesagt|erzählt|notiert)[?.!]*|(?:zeig|zeige)(?: mir)? (?:meine |die )?notizen[?.!]*|was weißt du(?: über (?:mich|uns))?[?.!]*",
+    r"|was (?:habe ich|hab ich) (?:dir )?(?:heute )?(?:gesagt|erzählt|notiert)[?.!]*",
     _I,
 )
+NOTES = late(
+    r"what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:all )?(?:my |meine |alle (?:meine )?)(?:notes|notizen)[?.!]*|(?:show|list|read)(?: me)? (?:all (?:of )?)?(?:my |the |your )?(?:memory|notes)[?.!]*|show(?: me)? everything[?.!]*"
+    r"|what (?:do you|all do you|else do you) (?:know|remember)(?: about (?:me|us))?[?.!]*|(?:zeig|zeige|liste)(?: mir)? (?:alle )?(?:meine |die )?notizen(?: auf)?[?.!]*|was (?:alles )?weißt du(?: alles)?(?: über (?:mich|uns))?[?.!]*|was steht in (?:meinen|den) notizen[?.!]*",
+    _I,
+)
+# What was told on another day; `when` must be a day and nothing else.
+TOLD_ON = late(
+    r"what (?:did|have) (?:i|we) (?:tell|told|say|said|note|noted|write|written)(?: to)?(?: you)?(?: down)? (?P<when>.+?)[?.!]*|was (?:habe|hab|haben) (?:ich|wir) (?:dir )?(?P<wann>.+?) (?:gesagt|erzählt|notiert|geschrieben|aufgeschrieben)[?.!]*"
+    r"|(?:(?:show|list|read)(?: me)? )?(?:all )?(?:(?:my|the) )?notes (?:of|from|for) (?P<of>.+?)[?.!]*|(?:(?:zeig|zeige|lies)(?: mir)? )?(?:(?:meine|die|alle) )?notizen (?:von|vom|aus) (?P<von>.+?)[?.!]*",
+    _I,
+)
+BESIDE_A_DAY = late(r"(?:\W|\b(?:on|of|from|in|at|am|vom|von|the|der|den|dem|in)\b)*", _I)
 REMIND = late(
-    rf"{_PLEASE}(?:remind|wake|alert|ping|nudge)\s+me\b(?!\s+(?:again\s+)?(?:wh|how))\s*(?:to\s+|that\s+|of\s+|about\s+)?(.+)|{_PLEASE}erinnere? mich\s*(?:bitte\s+)?(?:daran,?\s+)?(.+)",
+    rf"{_PLEASE}remind\s+me\b(?!\s+(?:again\s+)?(?:wh|how))\s*(?:to\s+|that\s+|of\s+|about\s+)?(.+)|{_PLEASE}((?:wake|alert|ping|nudge)\s+me\b(?!\s+(?:again\s+)?(?:wh|how)).+|weck(?:e)?\s+(?:mich|uns)\b.+)|{_PLEASE}erinnere? mich\s*(?:bitte\s+)?(?:daran,?\s+)?(.+)",
     _S,
 )
 # Work for a model that understands, or for tools that a notebook does not use. Verbs that also begin a note ("call mum") are not among these.
@@ -161,6 +186,13 @@ WORK = late(
     _S,
 )
 _NO_ORDER = r"(?!\s*[:=#]|\s+(?:is|are|was|were|ist|sind|war|waren|date[s]?|time[s]?|day[s]?|for|from|of|in|on(?! my)|at|by|until|till|um|am|im|ab|von|vom|für|bei|auf(?! mich)|alle|no\.|mon|tues?|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|mon-\w+)\b|\s+(?:#|\d{1,2}[:.]\d|\d{1,2}\.?\s?(?:jan|feb|mar|mär|apr|ma[iy]|ju[nl]|aug|sep|o[ck]t|nov|de[cz])|\d+ ?x\b)|\w*'s\b|-)"
+# What is done with notes and lists as a whole, and what only makes sense with what was said before.
+_OWN = r"(?:(?:all|of|my|our|the|your|these|this|that|last|latest|alle|meine[rn]?|unsere|die|diese|den|das|letzten?|letztes)\s+)*(?:notes?|memory|notebook|to-?dos?|to-?do list|tasks?|lines?|entry|entries|notiz(?:en|buch)?|todos?|aufgaben(?:liste)?|zeilen?|eintrag|einträge)"
+AGAIN = late(
+    rf"{_PLEASE}(?:(?:export|sort|edit|change|back ?up|rename|clear|reset|organi[sz]e|reorgani[sz]e|merge|share|sync|import|rearrange|exportier|sortier|bearbeit|änder|ordn|sicher|teil|druck|benenn|leer|räum)(?:e|n)?\s+{_OWN}(?: (?:by|nach) [\w ]+| alphabetically| um| aus| auf)?"
+    r"|continue|go on|keep going|carry on|again|once more|one more time|repeat|say (?:that|it) again|(?:repeat|wiederhol(?:e)?) (?:that|it|this|das|es|dies|bitte)|weiter|mach(?:e)? weiter|fahr(?:e)? fort|nochmals?|noch ?(?:ein)?mal|wiederhol(?:e|en)?|sag das (?:nochmal|noch (?:ein)?mal))(?: please| bitte)?[\s.!]*",
+    _I,
+)
 BEYOND = late(
     _PLEASE
     + r"(?:calculate|browse|run|execute|install|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|convert|compare|suggest|recommend|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
@@ -169,6 +201,7 @@ BEYOND = late(
     + _NO_ORDER
     + r"\s+\S.*"
     rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"
+    rf"|{_PLEASE}write (?:[\w+#-]+ ){{0,3}}(?:code|scripts?|programs?|functions?|poems?|poetry|stor(?:y|ies)|essays?|songs?|lyrics|haikus?|regex|sql|html)\b(?: .*|[.!]*)"
     rf"|{_PLEASE}(?:search|look (?:it )?up on) the (?:web|internet)\b.*",
     _S,
 )
@@ -191,8 +224,33 @@ RECALLING = late(r"(?:remember|keep in mind)\b", _I)
 PLAIN = late(r"(?:please )?(?:note|remember|notiere?|merk dir|fyi|to-?do|task|aufgabe|zu erledigen|done|finished|erledigt|fertig|abgehakt|tick off|check off|forget|delete|vergiss|lösche?|remind me)\s*:", _I)  # fmt: skip
 QUESTION = late(_WH, _I)
 THESE = late(r"\b(?:this|that|these|following|below|it|das|dies(?:en|es)?|folgende\w*|den text|the text)\b", _I)
-THIS_LIST = late(r"(?:this|these|following|the following|folgendes)?:", _I)
+_THESE_ITEMS = r"(?:this|these|that|the following|following|folgende[sn]?|das|dies(?:es)?|diese)"
+THIS_LIST = late(rf"(?:(?:please |bitte )*(?:remember|note(?: down)?|keep(?: in mind)?|save|store|write down|merk(?:e)? dir|notiere?(?: dir)?|behalte?)(?: bitte)?(?: {_THESE_ITEMS})?|{_THESE_ITEMS})(?: (?:facts?|things?|notes?|points?|items?|dinge|punkte|fakten))?(?: bitte)?\s*:", _I)  # fmt: skip
 TASK_LIST = late(rf"(?:(?:my|our|meine|unsere|new|neue|open) )*(?:{_TASKS}|zu erledigen|things to do|to do)(?: (?:for|für|on|am) [\w ]+| today| tomorrow| this week| next week| heute| morgen| diese woche)?:", _I)  # fmt: skip
 FILE = late(r'<file name="([^"\n]*)">\n?(.*?)</file>', re.DOTALL)
 THIS = late(r"(?:please )?(?:(?:remember|keep|note|save|store|merk dir|notiere?|behalte?) )?(?:this|that|it|these|the file|das|dies|die datei)[.!:]*", _I)  # fmt: skip
-MARK = late(r"\A\s*(?:[-*+•–]|\d{1,2}[.)])\s+(?=\D)")
+MARK = late(r"\A\s*(?:[-*+•–]\s+|\d{1,2}[.)]\s+(?=\D))")
+BOX = late(r"\A\[ ?\]\s+")
+# A list that has a name ("shopping list", "Einkaufsliste"): put something on it, take it off, ask for it.
+_A_LIST = r"(?!(?:to-?do|task|the|my|our|your|this|that|meine[rn]?|unsere[rn]?|die|der)\b|aufgabenliste|todo-liste)(?:(?:[\w'’-]+ ){1,2}list|[\w-]+liste)\b"
+_THE = r"(?:(?:the|my|our|die|der|meine[rn]?|unsere[rn]?) )?"
+ON_LIST = late(
+    rf"{_PLEASE}(?:add|put|write|setze?|schreib(?:e)?|pack(?:e)?|tu(?:e)?)\s+(?P<item>.+?)\s+(?:to|on|onto|in|auf|zu|zur)\s+{_THE}(?P<list>{_A_LIST})[.!]*",
+    _S,
+)
+ONTO_LIST = late(rf"(?P<item>.+?) (?:auf|in) {_THE}(?P<list>{_A_LIST}) (?:setzen|schreiben|packen|tun)", _S)
+OFF_LIST = late(
+    rf"{_PLEASE}(?:remove|take|delete|strike|cross|drop|scratch|erase|entferne?|streiche?|lösche?|nimm)\s+(?P<item>.+?)\s+(?:off|from|out of|of|von|aus)\s+(?:of )?{_THE}(?P<list>{_A_LIST})(?: herunter| runter)?[.!]*",
+    _S,
+)
+LISTED = late(
+    rf"(?P<order>{_PLEASE}(?:what(?:'s| is| all is| do i have| do we have|'s all)(?: still)? (?:on|in)|show(?: me)?|read(?: me)?|tell me|list|was (?:steht|ist|haben wir|hab(?:e)? ich)(?: \w+)? auf|zeig(?:e)?(?: mir)?|lies(?: mir)?|nenn(?:e)? mir)\s+(?:what'?s on )?)?{_THE}(?P<list>{_A_LIST})(?: vor| an)?[\s.?!]*",
+    _I,
+)
+# "Shopping list: milk, bread".
+A_LIST = late(rf"(?:(?:my|our|the|meine|unsere|die) )?(?P<list>{_A_LIST})\s*:\s*(?P<items>\S.*)", _S)
+# What one does with an errand once it is run.
+DID = late(
+    r"(?:i|we)(?:'ve| have| just| already)* ((?:called|rang|phoned|bought|paid|picked up|renewed|returned|collected|dropped off|watered|fed|cleaned|washed|fixed|replaced|visited|posted|cancelled|canceled|replied to|mowed|ironed|packed|scheduled|brought|handed in|booked|mailed|ordered)\s+(?:\S+\s*){1,6}?)(?: (?:today|now|yesterday|already|this morning|just now))?[.!]*",
+    _S,
+)

@@ -55,6 +55,19 @@ Für ein richtiges Modell eines davon, dann neu starten:
     "answer": ("Your notes say: {quotes}", "In deinen Notizen steht: {quotes}"),
     "taken_for_question": ("(Taken for a question. “note: …” keeps it as a note.)", "(Als Frage verstanden. „Notiere: …“ behält es als Notiz.)"),
     "if_question": ("(If it was a question: your notes don't answer it.)", "(Falls das eine Frage war: Deine Notizen beantworten sie nicht.)"),
+    "kept_too": (
+        "(It may ask or tell, so it was looked up and kept; “forget that” strikes it through.)",
+        "(Das kann eine Frage sein oder eine Mitteilung: Es ist nachgesehen und notiert; „vergiss das“ streicht es durch.)",
+    ),
+    "denied": (
+        "What is right, then? Say it as a sentence that begins with “actually”, or strike the last line through with “forget that”: {quotes}",
+        "Was stimmt dann? Sag es als Satz, der mit „eigentlich“ beginnt, oder streiche die letzte Zeile mit „vergiss das“ durch: {quotes}",
+    ),
+    "denied_nothing": (
+        "What is right, then? Say it as a sentence that begins with “actually”. Nothing was stored or changed.",
+        "Was stimmt dann? Sag es als Satz, der mit „eigentlich“ beginnt. Nichts wurde notiert oder geändert.",
+    ),
+    "restored": ("Back again: {quotes}", "Wieder da: {quotes}"),
     "former": ("Before: {quotes}", "Früher: {quotes}"),
     "later": ("Since then: {quotes}", "Inzwischen: {quotes}"),
     "quote": ("“{text}” ({source})", "„{text}“ ({source})"),
@@ -78,6 +91,10 @@ Für ein richtiges Modell eines davon, dann neu starten:
         "There is no note of today yet. “ls memory” lists the older ones.",
         "Von heute gibt es noch keine Notiz. „ls memory“ zeigt die älteren.",
     ),
+    "of_day": ("The note of {day}:", "Die Notiz von {day}:"),
+    "nothing_of_day": ("There is no note of {day}.", "Von {day} gibt es keine Notiz."),
+    "older": ("And {days} older ones; “ls memory” lists them.", "Und {days} ältere; „ls memory“ zeigt sie."),
+    "no_notes": ("There is no note yet.", "Noch gibt es keine Notiz."),
     "no_alarm": (
         "I cannot remind you by myself, but it stands among your todos.",
         "Von selbst kann ich dich nicht erinnern, aber es steht bei deinen Aufgaben.",
