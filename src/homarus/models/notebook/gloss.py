@@ -44,12 +44,16 @@ def in_german(text: str) -> bool:
     words = [word.lower() for word in _WORD.findall(text)]
     if any(word in listed("english") and word not in _IN_BOTH for word in words):
         return False
-    german = [word for word in words if len(word) > SHORTEST and base(word) and not _is_english(word)]
+    german = [word for word in words if word in listed("german") or (base(word) and not _is_english(word))]
     return len(german) >= (1 if len(words) <= 4 else 2)
 
 
 def _is_english(word: str) -> bool:
-    return any(is_word(word.removesuffix(ending)) for ending in ("", "s", "es", "d", "ed", "ing"))
+    return (
+        len(word) <= SHORTEST
+        or word.startswith("todo")
+        or any(is_word(word.removesuffix(ending)) for ending in ("", "s", "es", "d", "ed", "ing"))
+    )
 
 
 def other_language(text: str, most: int = 60) -> str:

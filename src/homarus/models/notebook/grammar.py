@@ -135,10 +135,9 @@ def read_message(text: str) -> tuple[Intent, ...]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
         said = _line(text)
-        unsure = said == (Intent(Kind.KEEP, text),) and (
-            _may_ask(text) or phrases.ASKED.search(text) or _ends_asking(text)
-        )
-        return (Intent(Kind.LOOK, text),) if unsure else said
+        told = said == (Intent(Kind.KEEP, text),)
+        unsure = told and (_may_ask(text) or phrases.ASKED.search(text) or _ends_asking(text))
+        return (Intent(Kind.LOOK, text),) if unsure or (said == (Intent(Kind.ASK, text),) and _may_tell(text)) else said
     first = read_sentence(lines[0])
     if len(lines) > 1 and _on_what_follows(first, lines[0]):
         return (Intent(Kind.BEYOND, lines[0]),)
@@ -251,6 +250,12 @@ def _begins_question(text: str) -> bool:
 
 def _may_ask(text: str) -> bool:
     return not phrases.CLAUSE.match(text) and asks(text) >= MAYBE and not states(text)
+
+
+def _may_tell(text: str) -> bool:
+    """Say whether a line that begins like a question with a verb may be none: "did my ankle in last month"."""
+    begins = phrases.QUESTION.match(text) or phrases.TO_YOU.match(text)
+    return not (begins or phrases.ASKED.search(text)) and asks(text) < SURE
 
 
 def _ends_asking(text: str) -> bool:

@@ -215,6 +215,7 @@ POLITE = late(
 )
 TO_KEEP = r"(?:merken|notieren|aufschreiben|festhalten|behalten|speichern)"
 # "Can you remember the code?" asks for it; "can you remember that the code is 5?" tells it. "That restaurant where we ate" is no clause.
+TO_YOU = late(r"\w+ (?:you|u|du)\b", _I)
 TELLING = late(
     r"(?:remember|keep in mind|memori[sz]e|save|store|record)\s*(?::|,?\s*(?:that|this|the following|the fact that)(?:\s*:|\s+(?!\w+ (?:i|we|you|he|she|they|from|where|who|which|near|with)\b)\S+ \S))|(?:note|write|make a note|take a note|jot|don't forget|do not forget)\b.*\s\S+\s",
     _S,

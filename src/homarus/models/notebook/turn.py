@@ -18,7 +18,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, phrases, words
-from homarus.models.notebook.asks import SURE, asks
+from homarus.models.notebook.asks import may_tell, surely
 from homarus.models.notebook.corrections import CHANGED, CORRECTS, bare, corrects
 from homarus.models.notebook.days import days, spelled
 from homarus.models.notebook.desk import NEW, OLD, PATH, TEXT, Desk, Got, Next, last_kept, last_told, wrong
@@ -209,8 +209,8 @@ def _ask(intent: Intent, got: Got, desk: Desk, *, sure: bool = False) -> Next:
 
 
 def _look(intent: Intent, got: Got, desk: Desk) -> Next:
-    """Answer what may be a question and has no mark. It is kept, too, unless it asks for sure, or tells nothing that the answer lacks."""
-    in_doubt = asks(intent.text) < SURE
+    """Answer what may be a question and has no mark. It is kept, too, if it may tell something that the answer lacks; what nothing answers is kept unless it asks for sure."""
+    in_doubt = not surely(intent.text)
     if CORRECTS.match(intent.text) or CHANGED.search(intent.text) or (in_doubt and corrects(intent.text)):
         return _keep(Intent(Kind.KEEP, intent.text), got, desk)
     kept = [result for result in got if result.tool_name in _WRITERS]
@@ -218,7 +218,7 @@ def _look(intent: Intent, got: Got, desk: Desk) -> Next:
     said = _ask(intent, looked, desk, sure=in_doubt)
     if isinstance(said, list):
         return said
-    if said and not (in_doubt and _tells_more(intent.text, said, looked)):
+    if said and not (may_tell(intent.text) and _tells_more(intent.text, said, looked)):
         return f"{said}\n{desk.say('taken_for_question')}"
     done = _keep(Intent(Kind.KEEP, intent.text), kept, desk)
     if isinstance(done, list):
