@@ -135,8 +135,8 @@ def read_message(text: str) -> tuple[Intent, ...]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
         said = _line(text)
-        told = said == (Intent(Kind.KEEP, text),)
-        unsure = told and (_may_ask(text) or phrases.ASKED.search(text) or _ends_asking(text))
+        keeps = said == (Intent(Kind.KEEP, text),)
+        unsure = keeps and (_may_ask(text) or phrases.ASKED.search(text) or _ends_asking(text))
         return (Intent(Kind.LOOK, text),) if unsure or (said == (Intent(Kind.ASK, text),) and _may_tell(text)) else said
     first = read_sentence(lines[0])
     if len(lines) > 1 and _on_what_follows(first, lines[0]):

@@ -14,6 +14,7 @@ from homarus.models.notebook.grammar import Intent, Kind
 
 MAX_SHOWN_LINES, MAX_SHOWN = 80, 6_000
 MAX_DAYS = 7
+_TEXT = late(r"\d{4}-\d\d-\d\d-[0-9a-f]{8}\.md")  # a text that was kept whole
 _PAGE = late(r"\d{4}-\d\d-\d\d(?=\.md)")
 
 
@@ -51,15 +52,18 @@ def all_notes(intent: Intent, got: Got, desk: Desk) -> Next:
     if not got:
         return [listing]
     there = sorted(set(_PAGE.findall(got[0].text)), reverse=True) if not got[0].is_error else []
+    texts = [] if got[0].is_error else sorted(set(_TEXT.findall(got[0].text)), reverse=True)[:MAX_DAYS]
     calls = _reading(there[:MAX_DAYS], desk)
     if len(got) <= len(calls):
-        return calls or desk.say("no_notes")
+        return calls
     said = [
         _listed("today" if page == desk.today else "of_day", lines, desk, day=page)
         for page, result in zip(there, got[1:], strict=False)
         if (lines := _kept(result))
     ]
     older = len(there) - MAX_DAYS
+    if texts:
+        said.append(desk.say("texts") + "".join(f"\n- memory/{name}" for name in texts))
     return "\n\n".join([*said, *([desk.say("older", days=older)] if older > 0 else [])]) or desk.say("no_notes")
 
 

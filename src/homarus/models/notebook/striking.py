@@ -19,6 +19,7 @@ from homarus.models.notebook.grammar import Intent, Kind, read_message
 from homarus.models.notebook.language import Word, alike, read
 from homarus.models.notebook.match import table
 
+MAX_SHOWN = 4  # lines that are quoted when they are back
 ALL_TODOS = "todo to-do task aufgabe erledigen"
 _ARTICLE = late(r"\A(?:(?:about|that|the|my|our|a|an|das|die|der|den|dem|mein\w*|unser\w*|dass)\s+)+", re.IGNORECASE)
 _ROW = late(r"^(?:\./)?(?:memory/)?([\w./-]+\.md):(\d+):[ \t]?(.*)$", re.MULTILINE)
@@ -110,7 +111,7 @@ def undo(intent: Intent, got: Got, desk: Desk) -> Next:
         for line, struck in zip(old.splitlines(), new.splitlines(), strict=False)
         if line != struck
     ]
-    return desk.say("restored", quotes=" ".join(dict.fromkeys(map(desk.quote, back))))
+    return desk.say("restored", quotes=" ".join(list(dict.fromkeys(map(desk.quote, back)))[:MAX_SHOWN]))
 
 
 def changes(before: Sequence[Message]) -> list[Change]:
