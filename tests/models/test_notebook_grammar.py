@@ -168,6 +168,8 @@ TABLE = [
     ("That's wrong", Kind.DENIED, ""),
     ("no, that is not true.", Kind.DENIED, ""),
     ("das stimmt nicht", Kind.DENIED, ""),
+    ("that's right", Kind.NOD, ""),
+    ("add boots to my list", Kind.TODO, "boots"),
     ("That's wrong. The sky is grey.", Kind.KEEP, "That's wrong. The sky is grey."),
     ("Kasse stimmt nicht seit 2 Wochen", Kind.KEEP, "Kasse stimmt nicht seit 2 Wochen"),
     ("undo that", Kind.UNDO, ""),

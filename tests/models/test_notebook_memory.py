@@ -302,6 +302,9 @@ def test_what_was_told_on_a_day_and_on_all(home: Home):
     assert home.say("my notes") == f"Today's note:\n- Bob lives in Graz.\n\n{told}"
     assert home.say("What did I tell you last week?").startswith("The note of 2026-11-09 – 2026-11-15:")
     assert home.say("What did I tell you on 3 March?") == "There is no note of 2026-03-03."
+    assert home.say("What did I tell you tomorrow?") == "There is no note of tomorrow."
+    home.say("Goulash\n\n1 kg beef\n2 tbsp paprika\n\nFry the onions.\nAdd the meat.")
+    assert home.say("show all my notes").endswith("\n\nTexts that were kept whole:\n- memory/2026-11-16-e6f47c92.md")
 
 
 def test_an_alarm_keeps_its_verb(home: Home):

@@ -32,6 +32,8 @@ def notes_of_a_day(intent: Intent, got: Got, desk: Desk) -> Next:
     """Say what was told today, or on the days that are named."""
     asked = past(days(intent.text, desk.day, asked=True), desk.day) if intent.text else [desk.day]
     pages = [day.isoformat() for day in asked]
+    if not pages:
+        return desk.say("nothing_of_day", day=intent.text)
     calls = _reading(pages, desk)
     if len(got) < len(calls):
         return calls

@@ -50,7 +50,7 @@ KEEP = late(
 TODO = late(
     r"(?:to[- ]?do|task|aufgabe|zu erledigen)\s*[:–-]\s*(.+)|to-?do\s+(?!(?:lists?|apps?|is|are|was|from|for|about)\b)(.+)|(?:[-*+•]\s+)?\[ ?\]\s+(.+)"
     rf"|{_PLEASE}(?:add|create|make|set up)\s+(?:(?:an?|the|new|another|my)\s+)*(?:to-?do|task|reminder)(?:\s*[:–-]\s*|\s+to\s+)(.+)|{_PLEASE}add\s+(?:a\s+)?to-?do\s+(.+)|(?:new|neue[rs]?) (?:to-?do|task|aufgabe)\s*[:–-]\s*(.+)"
-    rf"|{_PLEASE}(?:add|put|setze?|schreib(?:e)?|pack(?:e)?)\s+(.+?)\s+(?:to|on|onto|in|auf)\s+(?:my |the |our |meine |die )?(?:to-?do(?:s| list|-liste|liste)?|task list|list of tasks|aufgabenliste|liste)[.!]*"
+    rf"|{_PLEASE}(?:add|put|setze?|schreib(?:e)?|pack(?:e)?)\s+(.+?)\s+(?:to|on|onto|in|auf)\s+(?:my |the |our |meine |die )?(?:to-?do(?:s| list|-liste|liste)?|task list|list of tasks|aufgabenliste|liste?)[.!]*"
     r"|(?:(?:i|we) (?:still )?(?:need|have|ought) to|(?:i|we) must(?! (?:have|be))|(?:i|we)(?:'ve| have) got to|don'?t let me forget to|remember to|don'?t forget to)\s+(.+)"
     r"|((?:ich|wir) (?:muss|müssen|soll|sollte|sollten) (?:noch |unbedingt |dringend )*.+)",
     _S,
@@ -146,7 +146,7 @@ THANK = late(
 PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|see ya|gute nacht|tschüss|auf wiedersehen|bis (?:bald|morgen|später|dann)|ciao)\b(?:[\s,]+(?:on )?\w{1,12})?[\s.!]*", _I)  # fmt: skip
 NOD = late(
     r"(?:(?:oh|ah|ach|hm+|well|na|aha)[\s,]*)?(?:ok(?:ay)?|k|great|cool|nice|perfect|super|yes|no|nope|yep|yeah|sure|fine|alright|all right|got it|i see|right|exactly|correct|good|wow|oh|ah|aha|hm+|h[ae]h[ae]\w*|lol|rofl|oops|sorry|never ?mind|whatever|maybe|yes please|no thanks|(?:good job|well|nicely) done|good job|nothing|cancel|abbrechen|nichts|ja bitte|nein danke|interesting|awesome|thanks|really"
-    r"|ja|nein|nee|doch|genau|gut|prima|klar|passt|stimmt|richtig|super|toll|schade|egal|vielleicht|ach so|achso|na gut|mal sehen|lass mal|macht nichts|kein problem|no problem|no worries"
+    r"|ja|nein|nee|doch|genau|gut|prima|klar|passt|stimmt|richtig|super|toll|schade|egal|vielleicht|ach so|achso|na gut|mal sehen|lass mal|macht nichts|kein problem|no problem|no worries|(?:that(?:'?s| is)|it(?:'?s| is)) (?:right|correct|true|fine|great|good|all|it)|das (?:stimmt|passt|ist (?:richtig|gut|alles)|war(?:'?s| alles))"
     r"|i (?:don'?t|do not) (?:know|care|mind)|i dunno|dunno|idk|no idea|not sure|(?:ich )?weiß (?:ich |es )?(?:auch )?nicht|keine ahnung)\b[\s,]*(?:then|great|thanks|good|cool|danke|dann|gut|no|know|either|yet|lol|haha|ok|und|so)?[\s.!…]*|(?:test|testing|asdf)[.!\d]*|[^\w?]+",
     _I,
 )
