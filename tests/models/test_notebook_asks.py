@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.models.notebook.asks import MAYBE, SURE, asks, signs
+from homarus.models.notebook.asks import MAYBE, SURE, asks, may_tell, signs, states
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,30 @@ def test_it_asks(text: str):
 )
 def test_it_tells(text: str):
     assert asks(text) < MAYBE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Mein Netflix-Passwort ist Schwertfisch9", "Das Losungswort ist der zweite Vorname von Hubert.", "Mobile PIN is our old number", "fire warden = Beatrix"],
+)  # fmt: skip
+def test_what_says_of_something_what_it_is_asks_nothing(text: str):
+    assert states(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["is the key here", "ist Tom da", "my passport is where", "auf welchen Tag ist der Mann gelegt", "since when is mum here", "landlord's number is", "remind me when lunch is", "wofür ist der gelbe Bund"],
+)  # fmt: skip
+def test_a_verb_before_its_subject_a_word_that_asks_or_nothing_behind_the_verb_states_nothing(text: str):
+    assert not states(text)
+
+
+def test_what_may_be_a_question_may_tell_by_a_figure_or_by_whom_it_is_about():
+    assert may_tell("pin of the bike lock c2580x")
+    assert may_tell("bike stolen")
+    assert may_tell("Für die Hochzeit von Selin brauch ich noch ein Kleid")
+    assert not may_tell("where did I put the passport")
+    assert not may_tell("landlord's number")
 
 
 def test_a_question_word_makes_it_sure():

@@ -21,6 +21,9 @@ from homarus.models.notebook.block import is_text
         "> forget the wine\nno",
         "Subject: wine\nThe wine is here.",
         "[12:30] Anna: forget the key\n[12:31] Tom: done",
+        "Goulash\n\n1 kg beef\n1 kg onions\n2 tbsp paprika\n\nFry the onions in lard.\nAdd the meat and stew.",
+        "Goulash\n- 1 kg beef\n- 2 onions\nFry the onions in lard.",
+        "Trip\n\nhotel in Rome\nflight at 9\n\ncar from Avis",
         "def f():\n    return 1\nx = f();",
     ],
 )
@@ -36,6 +39,8 @@ def test_it_is_a_text(text: str):
         "milk,\neggs,\nBread",
         "- the spare key is with the neighbour, behind\n- the other one is here",
         "9:30 dentist\n11:00 Tom",
+        "2 l milk\n500 g flour\n6 eggs",
+        "Anna lives in Graz\n\nthe wifi is homebase22\n\nmum's birthday is 3 May",
         "hello there\nthe code is 5",
         "Hi mum is ill\nthe code is 5",
         "Anna: 0151 22\nTom: 0160 33",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.models.notebook.gloss import base, english, meaning, other_language
+from homarus.models.notebook.gloss import base, english, in_german, meaning, other_language
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,15 @@ def test_whatever_is_said_nothing_but_words_changes(text):
 def test_what_is_longer_than_any_word_is_left_as_it_is(word):
     """A stranger's line without a blank must neither take long nor end the search."""
     assert english(f"der {word} ist da") == f"the {word} is there"
+
+
+@pytest.mark.parametrize(
+    "text", ["Hilfe", "Peter wohnt in Linz.", "Was steht in AGENTS.md?", "WLAN-Passwort?", "Wo ist der Schlüssel?"]
+)
+def test_german_without_its_small_words_is_answered_in_german(text: str):
+    assert in_german(text)
+
+
+@pytest.mark.parametrize("text", ["help", "Peter lives in Linz.", "todo: buy stamps", "wifi password?", "gate code cabin", "What stands in AGENTS.md?", "Knee MRI: meniscus, medial"])  # fmt: skip
+def test_english_is_answered_in_english(text: str):
+    assert not in_german(text)

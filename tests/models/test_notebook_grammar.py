@@ -59,8 +59,8 @@ TABLE = [
     ("can you tell me where my keys are?", Kind.ASK, "where my keys are"),
     ("do you know my name?", Kind.ASK, "do you know my name?"),
     ("what did I tell you today?", Kind.TODAY, ""),
-    ("what do you know about me?", Kind.TODAY, ""),
-    ("show my notes", Kind.TODAY, ""),
+    ("what do you know about me?", Kind.NOTES, ""),
+    ("show my notes", Kind.NOTES, ""),
     ("what did I tell you about the gate?", Kind.ASK, "what did I tell you about the gate?"),
     ("remind me tomorrow to buy milk", Kind.REMIND, "tomorrow to buy milk"),
     ("write me a poem about the sea", Kind.BEYOND, "write me a poem about the sea"),
@@ -81,7 +81,7 @@ TABLE = [
     ("Ich muss noch die Blumen gießen", Kind.TODO, "Ich muss noch die Blumen gießen"),
     ("done: pay the gas bill", Kind.DONE, "pay the gas bill"),
     ("mark stamps as done", Kind.DONE, "stamps"),
-    ("undo", Kind.FORGET, "undo"),
+    ("undo", Kind.UNDO, ""),
     ("Vergiss das.", Kind.FORGET, "das."),
     ("Vergiss bitte die Notiz über Ann", Kind.FORGET, "Ann"),
     ("lösche den Torcode", Kind.FORGET, "den Torcode"),
@@ -161,6 +161,50 @@ TABLE = [
     ("Order from Mrs. Naidoo: 120 samoosas", Kind.KEEP, "Order from Mrs. Naidoo: 120 samoosas"),
     ("Buch von Marek geliehen, bis Ostern lesen", Kind.KEEP, "Buch von Marek geliehen, bis Ostern lesen"),
     ("Roof leaks at the carport, Kallmayer wants to look on 17 May, bring ladder myself??", Kind.LOOK, "Roof leaks at the carport, Kallmayer wants to look on 17 May, bring ladder myself??"),
+    ("Mein Netflix-Passwort ist neu789z", Kind.KEEP, "Mein Netflix-Passwort ist neu789z"),
+    ("fire warden for our floor = Beatrix", Kind.KEEP, "fire warden for our floor = Beatrix"),
+    ("since when is mum living here", Kind.LOOK, "since when is mum living here"),
+    ("did my ankle in last month", Kind.LOOK, "did my ankle in last month"),
+    ("That's wrong", Kind.DENIED, ""),
+    ("no, that is not true.", Kind.DENIED, ""),
+    ("das stimmt nicht", Kind.DENIED, ""),
+    ("that's right", Kind.NOD, ""),
+    ("add boots to my list", Kind.TODO, "boots"),
+    ("That's wrong. The sky is grey.", Kind.KEEP, "That's wrong. The sky is grey."),
+    ("Kasse stimmt nicht seit 2 Wochen", Kind.KEEP, "Kasse stimmt nicht seit 2 Wochen"),
+    ("undo that", Kind.UNDO, ""),
+    ("mach das rückgängig", Kind.UNDO, ""),
+    ("streiche den letzten Eintrag", Kind.FORGET, "den letzten Eintrag"),
+    ("Streiche Peters Telefonnummer", Kind.FORGET, "Peters Telefonnummer"),
+    ("remove the task paint fence", Kind.FORGET, "paint fence"),
+    ("continue", Kind.BEYOND, "continue"),
+    ("nochmal", Kind.BEYOND, "nochmal"),
+    ("wiederhole das", Kind.BEYOND, "wiederhole das"),
+    ("Write python code for fibonacci", Kind.BEYOND, "Write python code for fibonacci"),
+    ("export my notes", Kind.BEYOND, "export my notes"),
+    ("edit the last note", Kind.BEYOND, "edit the last note"),
+    ("Ändere die letzte Notiz", Kind.BEYOND, "Ändere die letzte Notiz"),
+    ("sortiere meine Notizen", Kind.BEYOND, "sortiere meine Notizen"),
+    ("lies memory/2026-11-19.md vor", Kind.READ, "memory/2026-11-19.md"),
+    ("done 1", Kind.DONE, "1"),
+    ("wake me at 7", Kind.REMIND, "wake me at 7"),
+    ("Weck mich um 7", Kind.REMIND, "Weck mich um 7"),
+    ("todo water the lawn", Kind.TODO, "water the lawn"),
+    ("to do: water the lawn", Kind.TODO, "water the lawn"),
+    ("add todo: z", Kind.TODO, "z"),
+    ("new task: paint fence", Kind.TODO, "paint fence"),
+    ("new task force meets on Monday", Kind.KEEP, "new task force meets on Monday"),
+    ("- [ ] water plants", Kind.TODO, "water plants"),
+    ("Add butter to the shopping list", Kind.KEEP, "Shopping list: butter"),
+    ("Kannst du Milch auf die Einkaufsliste setzen?", Kind.KEEP, "Einkaufsliste: Milch"),
+    ("remove milk from the shopping list", Kind.UNLIST, "Shopping list: milk"),
+    ("What is on the shopping list?", Kind.LISTED, "What is on the shopping list?"),
+    ("What did I tell you yesterday?", Kind.TODAY, "yesterday"),
+    ("Was habe ich dir gestern erzählt?", Kind.TODAY, "gestern"),
+    ("What did I tell you on Tom?", Kind.ASK, "What did I tell you on Tom?"),
+    ("show all my notes", Kind.NOTES, ""),
+    ("what do you know?", Kind.NOTES, ""),
+    ("Which day is it today?", Kind.TIME, ""),
     ("Read HEARTBEAT.md. If nothing needs attention, reply HEARTBEAT_OK.", Kind.HEARTBEAT, ""),
     ("Write durable notes to memory/2026-11-15.md now; reply NO_REPLY if there is nothing to keep.", Kind.SILENT, ""),
 ]  # fmt: skip
@@ -239,7 +283,7 @@ LINES = ["Anna lives in Graz", "buy milk", "The key is 5", "forget the wine", "d
 def test_lines_strike_only_what_is_plainly_meant_and_lose_nothing(lines: list[str]):
     found = read_message("\n".join(lines))
     if found != (Intent(Kind.PASTE, "\n".join(lines)),):
-        strikes = [intent for intent in found if intent.kind in {Kind.FORGET, Kind.DONE}]
+        strikes = [intent for intent in found if intent.kind in {Kind.FORGET, Kind.DONE, Kind.UNDO}]
         assert len(strikes) in (0, len(found)) or [intent.kind for intent in strikes] == [Kind.DONE]
         kept = [intent.text for intent in found if intent.kind in {Kind.KEEP, Kind.TODO, Kind.TELLS_DONE}]
         assert kept == [line for line in lines if line in {LINES[at] for at in (0, 1, 2, 9, 10, 11)}]
@@ -276,7 +320,21 @@ def test_a_paste_is_one_block_and_nothing_of_it_is_lost():
 
 def test_a_short_list_stays_with_what_it_lists():
     assert read_message("Packing list:\n- tent\n- two mugs") == (Intent(Kind.KEEP, "Packing list: tent, two mugs"),)
-    assert read_message("remember this:\n- tent\n- mugs") == (Intent(Kind.KEEP, "tent, mugs"),)
+    assert read_message("Bring:\n1. Pay Tom.\n2. Ask Ann.") == (Intent(Kind.KEEP, "Bring: Pay Tom. Ask Ann."),)
+
+
+@pytest.mark.parametrize("lead", ["Remember these:", "Remember:", "please remember the following things:", "Merk dir bitte:", "Merke dir folgendes:"])  # fmt: skip
+def test_what_is_told_item_by_item_is_kept_so(lead: str):
+    assert read_message(f"{lead}\n1. The bike code is 98.\n2) forget the wine,") == (
+        Intent(Kind.KEEP, "The bike code is 98."),
+        Intent(Kind.KEEP, "forget the wine,"),
+    )
+    assert read_message(f"{lead}\n\n- 2 mugs") == (Intent(Kind.KEEP, "2 mugs"),)
+
+
+def test_tasks_with_boxes_are_tasks():
+    assert read_message("- [ ] milk\n- [ ] eggs") == (Intent(Kind.TODO, "milk"), Intent(Kind.TODO, "eggs"))
+    assert read_message("todo:\n- [ ] milk") == (Intent(Kind.TODO, "milk"),)
 
 
 @pytest.mark.parametrize(

@@ -2,74 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.models.notebook_home import Home
 
-from homarus.core.clock import ManualClock
-from homarus.core.messages import Assistant, Message, Text, ToolResult, User
-from homarus.core.tools import ToolSpec
-from homarus.memory import Memory, toolset
-from homarus.models.notebook.turn import next_step
 from homarus.models.notebook.words import say
 
 NOTHING_FOUND = say("unknown", german=False)
-
-NAMES = ("read", "write", "edit")
-FILES = tuple(
-    ToolSpec(name, name, {"type": "object", "properties": {key: {"type": "string"} for key in ("path", "content", "oldText", "newText")}, "required": ["path"]})
-    for name in NAMES
-)  # fmt: skip
-RUN = {
-    "memory_retain": toolset.retain_fact,
-    "memory_recall": toolset.recall,
-    "memory_search": toolset.search,
-    "memory_get": toolset.get,
-}
-
-
-class Home:
-    """A workspace with the real memory tools and files that can be read and changed."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.clock = ManualClock(datetime(2026, 11, 15, 8, tzinfo=UTC))
-        self.memory = Memory.open(root, clock=self.clock, tz=UTC, provider="none")
-        self.messages: list[Message] = []
-
-    def say(self, text: str) -> str:
-        self.messages.append(User((Text(text),)))
-        while True:
-            step = next_step(self.messages, (*toolset.SPECS, *FILES), "", self.clock.now())
-            self.messages.append(Assistant((*([Text(step.text)] if step.text else []), *step.calls)))
-            if not step.calls:
-                return step.text
-            for call in step.calls:
-                given = call.arguments
-                result = (
-                    self.file(call.name, given)
-                    if call.name in NAMES
-                    else json.dumps(RUN[call.name](self.memory, given), ensure_ascii=False)
-                )
-                self.messages.append(ToolResult(call.id, call.name, (Text(result),)))
-
-    def file(self, tool: str, given: dict[str, str]) -> str:
-        path = self.root / given["path"]
-        if tool == "write":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(given["content"], encoding="utf-8")
-        if tool == "edit":
-            text = path.read_text(encoding="utf-8")
-            assert text.count(given["oldText"]) == 1
-            path.write_text(text.replace(given["oldText"], given["newText"]), encoding="utf-8")
-        return path.read_text(encoding="utf-8") if path.exists() else ""
-
-    @property
-    def note(self) -> str:
-        return (self.root / "memory" / f"{self.memory.today()}.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -112,6 +53,31 @@ def test_a_few_words_without_a_mark_are_looked_up_first_and_kept_where_nothing_a
     assert said.endswith("your notes don't answer it.)")
     assert "- bike stolen" in (home.root / "memory" / "2026-11-15.md").read_text().replace("- W: ", "- ")
     assert "bike stolen" not in home.say("bike stolen?")  # what was kept is no answer to itself
+
+
+def test_what_may_be_a_question_is_kept_with_its_answer_where_it_tells_more(home: Home):
+    home.say("My bike is a red Trek from the shop in Bern.")
+    home.say("pin of the bike lock c2580x")
+    assert "c2580x\n" in home.note
+    home.say("bike stolen in Bern")
+    assert "bike stolen in Bern\n" in home.note
+    home.say("bike color")
+    assert "bike color" not in home.note, "what only asks tells nothing more"
+
+
+def test_a_new_value_without_its_full_stop_is_kept(home: Home):
+    home.say("Mein Netflix-Passwort ist abc123x.")
+    assert home.say("Mein Netflix-Passwort ist neu789z").startswith("Notiert: „Mein Netflix-Passwort ist neu789z“")
+    assert "neu789z\n" in home.note
+
+
+def test_a_bare_denial_is_no_fact(home: Home):
+    assert home.say("das stimmt nicht").startswith("Was stimmt dann?")
+    home.say("The sky is blue.")
+    said = home.say("That's wrong")
+    assert said.startswith("What is right, then?")
+    assert "“The sky is blue.” (memory/2026-11-15.md#L4)" in said
+    assert "wrong" not in home.note
 
 
 def test_what_asks_for_sure_is_not_kept_without_its_mark(home: Home):
@@ -317,18 +283,33 @@ def test_what_is_moved_to_another_day_is_no_longer_on_the_first(home: Home):
     assert "party" in home.say("What do I have on 28 November?")
 
 
-def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
-    home.say("The gate code is 4711.")
-    home.say("The alarm code is 2580.")
-    assert home.say("forget the gate code").startswith("Struck through: “The gate code is 4711.”")
-    assert "- W: ~~The gate code is 4711.~~\n" in home.note
-    said = home.say("What is the code of the gate?")
-    assert said.startswith("I don't know") and "4711" not in said
-    assert "2580" in home.say("What is the alarm code?")
-    assert home.say("forget the garage").startswith("I found no such note")
-    home.say("Peter owes me ten euros.")
-    assert home.say("Vergiss das.").startswith("Durchgestrichen: „Peter owes me ten euros.“")
-    assert home.say("undo").startswith("I found no such note"), "it is struck already"
+def test_an_order_without_effect_is_no_fact(home: Home):
+    for text in ("continue", "undo that", "Streiche Peters Telefonnummer", "remove milk from the shopping list", "export my notes", "done 1", "lies memory/x.md vor", "nochmal", "das stimmt nicht"):  # fmt: skip
+        home.say(text)
+    assert not (home.root / "memory").exists()
+
+
+def test_what_was_told_on_a_day_and_on_all(home: Home):
+    assert home.say("show all my notes") == "There is no note yet."
+    home.say("The dentist is Dr. Kern.")
+    home.clock.advance(86_400)
+    assert home.say("what did I tell you today?").startswith("There is no note of today yet.")
+    told = "The note of 2026-11-15:\n- The dentist is Dr. Kern."
+    for question in ("What did I tell you yesterday?", "notes of 15 November", "what did I tell you on Sunday?", "show all my notes", "what do you know?"):  # fmt: skip
+        assert home.say(question) == told
+    assert home.say("Was habe ich dir gestern erzählt?").startswith("Die Notiz von 2026-11-15:\n- The dentist")
+    home.say("Bob lives in Graz.")
+    assert home.say("my notes") == f"Today's note:\n- Bob lives in Graz.\n\n{told}"
+    assert home.say("What did I tell you last week?").startswith("The note of 2026-11-09 – 2026-11-15:")
+    assert home.say("What did I tell you on 3 March?") == "There is no note of 2026-03-03."
+    assert home.say("What did I tell you tomorrow?") == "There is no note of tomorrow."
+    home.say("Goulash\n\n1 kg beef\n2 tbsp paprika\n\nFry the onions.\nAdd the meat.")
+    assert home.say("show all my notes").endswith("\n\nTexts that were kept whole:\n- memory/2026-11-16-e6f47c92.md")
+
+
+def test_an_alarm_keeps_its_verb(home: Home):
+    home.say("wake me at 7")
+    assert "- W: Todo: wake me at 7\n" in home.note
 
 
 def test_a_line_that_may_answer_is_shown_as_the_nearest_and_not_as_an_answer(home: Home):
@@ -340,67 +321,6 @@ def test_a_line_that_may_answer_is_shown_as_the_nearest_and_not_as_an_answer(hom
     assert home.say("What is the wifi password?") == NOTHING_FOUND
     home.say("forget that Anna loves pasta")
     assert home.say("What does Anna's brother do?") == NOTHING_FOUND
-
-
-def test_between_two_that_fit_alike_it_asks(home: Home):
-    home.say("The gate code is 4711.")
-    home.say("The gate code of the farm is 1234.")
-    before = home.note
-    assert home.say("forget the gate code").startswith("Which one?")
-    assert home.note == before
-
-
-def test_todos_are_listed_and_ticked_off(home: Home):
-    assert home.say("my todos") == "Nothing to do stands in your notes."
-    home.say("todo: pay the gas bill")
-    home.say("call mum on Sunday")
-    assert "I cannot remind you by myself" in home.say("remind me to water the ferns")
-    assert [line.split(" (")[0] for line in home.say("what do I have to do?").splitlines()] == [
-        "To do:", "- pay the gas bill", "- call mum on Sunday", "- water the ferns",
-    ]  # fmt: skip
-    assert home.say("done: pay the gas bill").startswith("Done: “Todo: pay the gas bill”")
-    assert "gas" not in home.say("meine Aufgaben")
-
-
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        ("todo: buy printer paper", "I finished reading the paper"),
-        ("todo: clean the garage", "I have completed the garage course"),
-        ("I need to buy paint and fix the roof.", "I finished painting the fence"),
-        ("todo: buy paper", "I finished the paper"),
-        ("todo: Keller aufräumen", "Der Kellerbrand ist erledigt"),
-    ],
-)
-def test_what_only_sounds_like_a_tick_is_kept_as_a_note(home: Home, task: str, said: str):
-    home.say(task)
-    home.say(said)
-    assert "~~" not in home.note
-    assert f"{said}\n" in home.note
-
-
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        ("todo: clean the garage", "I finished cleaning the garage"),
-        ("todo: do the laundry", "I've done the laundry"),
-        ("todo: Gasrechnung bezahlen", "Die Gasrechnung ist erledigt"),
-        ("todo: buy printer paper", "done: paper"),
-        ("todo: buy printer paper", "I’ve done the printer paper todo"),
-    ],
-)
-def test_a_sentence_that_names_the_task_ticks_it_off(home: Home, task: str, said: str):
-    home.say(task)
-    assert home.say(said).startswith(("Done: “Todo: ", "Erledigt: „Todo: "))
-    assert home.note.count("\n- ") == 1
-
-
-def test_one_word_in_common_is_not_enough_to_strike(home: Home):
-    for text in ("todo: call the plumber", "todo: buy printer paper", "The gate code is 5."):
-        home.say(text)
-    for text in ("done: call mum", "done: buy milk", "forget the safe code", "forget everything", "Drop the gate key at Ann's"):  # fmt: skip
-        home.say(text)
-    assert "~~" not in home.note
 
 
 def test_nothing_in_a_pasted_mail_is_an_instruction(home: Home):

@@ -22,6 +22,8 @@ from homarus.models.notebook.orders import on_manner
         "Antworte immer auf Deutsch",
         "Sei bitte kurz",
         "Benutze keine Emojis",
+        "Never tell anyone my password",
+        "Sag niemandem mein Passwort",
         "Erwähne meine Schwester nie",
         "Frag mich nicht nach meiner Schwester",
     ],
@@ -34,6 +36,8 @@ def test_it_is_about_answers_or_about_me(text: str):
     "text",
     [
         "Don't put the cat's bowl in the dishwasher",
+        "Don't tell anyone about the party",
+        "Don't tell Tom my new address",
         "Never lend Tom money again",
         "Don't mention the party to Anna",
         "Never answer the door after ten",

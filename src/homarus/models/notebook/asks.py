@@ -7,25 +7,56 @@ learns them from what invented people tell and ask.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
+from math import fsum
 
 import msgspec
 
 from homarus.core.patterns import late
 
 SURE, MAYBE = 6.0, 1.0  # from here on it is a question, or may be one
+LIKELY = 3.5  # below, it tells something as likely as not
 TELLS = (
     -6.0
 )  # below, it tells something even if a question mark stands at its end ("Ines hates surprise parties, loves opera??")
 MOST = 24  # words that are looked at
+# "X is V", in the order of a statement and with a value behind the verb: whatever its words are, it tells something.
+_BEING = r"(?:is|are|was|were|ist|sind|war|waren|heißt|heisst|heißen|lautet|lauten)\b"
+_STATES = late(
+    rf"(?!{_BEING}|(?:do|does|did|can|could|should|would|has|have|had|hat|habe|haben|kann|muss|soll|gibt|darf|weißt|tell|say|remind|sag|nenn)\b)(?:[^\s,;:?]+\s+){{1,9}}?(?:{_BEING}|=)\s*\S.*",
+    re.IGNORECASE,
+)
+_ASKING = late(
+    r"\b(?:what|which|who|whom|whose|when|where|why|how|whether|wann|wo|wer|wem|wen|wessen|was|wie|warum|wieso|weshalb|woher|wohin|wo(?:mit|für|von|zu|r?an|r?auf|r?in|r?über)|welche[rsmn]?|wie ?viele?|wievielte[rsn]?|ob)\b",
+    re.IGNORECASE,
+)
+_GIVES = late(r"\s[\w./:+-]*\d[\w./:+-]*\s*[.!]*\Z")
+_SAYS = late(r"\d|\b(?:i|we|i['’]\w+|we['’]\w+|ich|wir)\b", re.IGNORECASE)
 _WORD = late(r"[^\W_]+(?:['’][^\W\d_]+)?|[^\w\s]")
 
 
 def asks(text: str) -> float:
     """Return the logarithm of the odds that a line asks."""
     known = weights()
-    return known[""] + sum(known.get(sign, 0.0) for sign in signs(text))
+    # Signs come in any order, and the sum must not depend on it.
+    return fsum([known[""], *(known.get(sign, 0.0) for sign in signs(text))])
+
+
+def states(text: str) -> bool:
+    """Say whether a line says of something what it is: the subject, the verb, a value, and no word that asks."""
+    return _STATES.fullmatch(text.strip()) is not None and not _ASKING.search(text)
+
+
+def surely(text: str) -> bool:
+    """Say whether a line asks for sure: one that ends with a figure or a code, and has no word that asks, may give it."""
+    return asks(text) >= SURE and (_ASKING.search(text) is not None or not _GIVES.search(text))
+
+
+def may_tell(text: str) -> bool:
+    """Say whether what may be a question may as well tell something: by its words, or by a figure or "I" without a word that asks."""
+    return asks(text) < LIKELY or not (surely(text) or _ASKING.search(text) or not _SAYS.search(text))
 
 
 def signs(text: str) -> set[str]:

@@ -45,7 +45,13 @@ _JOINS = late(
     _I,
 )
 _ENDED = late(r"[.!?:;…\"”’')\]]\s*\Z")
+_EMPTY = late(r"\n[ \t]*(?:\n[ \t]*)+")
 _ITEM = late(r"\s*(?:[-*+•–]|\d{1,2}[.)]|\[[ x]\])\s")
+# "1 kg beef", "½ TL Salz": what goes into a dish, one a line.
+_AMOUNT = late(
+    r"\s*(?:[-*+•–]\s*)?(?:\d+(?:[.,/]\d+)?|[½¼¾⅓]|\d+\s?[½¼¾]|an?|eine?|etwas|some)\s*(?P<unit>(?:k?g|mg|m?l|[dc]l|lbs?|oz|tbsp|tsp|tablespoons?|teaspoons?|cups?|pinch|pints?|cloves?|cans?|tins?|el|tl|prisen?|dosen?|bund|zehen?|becher|tassen?|päckchen|pck|stück)\b\.?\s+)?(?:[^\s:]+\s*){1,6}",
+    _I,
+)
 WRAPPED = 55  # from here on a line that ends nowhere was broken by a program
 
 
@@ -59,7 +65,23 @@ def is_text(text: str) -> bool:
         or any(_QUOTED.fullmatch(line) for line in lines)
         or sum(_CODE.fullmatch(line) is not None for line in raw) > 1
         or any(_goes_on(line, after) for line, after in pairwise(raw))
+        or _is_recipe(lines)
+        or _has_parts(text)
     )
+
+
+def _is_recipe(lines: Sequence[str]) -> bool:
+    """Say whether these are a title, what goes into it, and what is done with that."""
+    amounts = [at for at, line in enumerate(lines) if _AMOUNT.fullmatch(line)]
+    measured = any(found["unit"] for line in lines if (found := _AMOUNT.fullmatch(line)))
+    return len(amounts) > 1 and measured and 0 < amounts[0] <= 3 and amounts[-1] < len(lines) - 1
+
+
+def _has_parts(text: str) -> bool:
+    """Say whether a title stands above several parts with empty lines between them."""
+    first, *parts = [part.strip().splitlines() for part in _EMPTY.split(text.strip())]
+    title = len(first) == 1 and not first[0].rstrip().endswith((".", ":", "!", "?")) and len(first[0].split()) < 9
+    return title and len(parts) > 1 and any(len(part) > 1 for part in parts)
 
 
 def _signed(lines: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, takes_place
 from homarus.models.notebook.days import agenda, beside, days, meets, whether
+from homarus.models.notebook.gloss import in_german
 from homarus.models.notebook.language import Reading, alike, read, stem
 from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
 from homarus.models.notebook.reader import Reader, near
@@ -267,6 +268,9 @@ def verdict(kind: str, reader: Reader) -> Verdict:
 def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
     """Return the lines that fit best by how surely they answer a question, best first."""
     told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
+    told = list(
+        {_bare(line.text): line for line in sorted(told, key=lambda line: line.order)}.values()
+    )  # said twice is one
     full = _full(question, told) if any(line.on_day for line in told) else ()
     order = sorted(fitting(question, told, kind), key=lambda item: item[1] not in full)[: reader.most]
     reads = reader.read(named(question, found), [line.compared for _, line in order])
@@ -316,7 +320,7 @@ def _day(question: str, found: Sequence[Line], told: Sequence[Line], today: date
     """Return what there is on the days that a question asks for and holds nothing else, or nothing."""
     if not agenda(question, days(question, today, asked=True)):
         return ""
-    german, former = read(question).german, {line.replaces for line in found}
+    german, former = in_german(question), {line.replaces for line in found}
     there = [line for line in told if line.on_day and line.source not in former and HIDDEN not in line.text]
     quotes = [
         say("quote", german, text=line.text, source=line.source) for line in sorted(there, key=lambda line: line.order)
@@ -378,7 +382,7 @@ def answer(
     found, kind = gathered(results), vectors(results)
     told = on_days(question, found, today)
     if there := _day(question, found, told, today):
-        return there if not sure or there != say("unknown", read(question).german) else ""
+        return there if not sure or there != say("unknown", in_german(question)) else ""
     order, least = ranked(question, told, kind, reader), verdict(kind, reader).least
     if best := chosen(order, least):
         return _reply(question, best, found, "answer")
@@ -387,12 +391,12 @@ def answer(
     least -= NEARLY
     shown = [line for score, line in order if score >= least and HIDDEN not in line.text]
     shown = [structs.replace(line, said="", on_day=False) for line in shown[:1]]
-    return _reply(question, shown, found, "nearest") if shown else say("unknown", read(question).german)
+    return _reply(question, shown, found, "nearest") if shown else say("unknown", in_german(question))
 
 
 def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) -> str:
     """Quote the newest state first: a line that replaced another speaks for it, if it says anything to the question."""
-    german = read(question).german
+    german = in_german(question)
     by_source = {line.source: line for line in found}
     newer = {line.replaces: line for line in found if line.replaces in by_source}
     best = _newest_first(question, best, found, newer)

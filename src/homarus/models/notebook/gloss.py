@@ -11,13 +11,14 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from homarus.core.patterns import late
-from homarus.models.notebook.language import read, stem
+from homarus.models.notebook.language import listed, read, stem
 from homarus.models.notebook.pieces import is_word
 
 _WORD = late(r"[^\W\d_]+")
 _ENDINGS = ("e", "n", "s", "t", "en", "em", "er", "es", "st", "te", "ern", "ten", "tet")
 _UMLAUTS = (("ä", "a"), ("ö", "o"), ("ü", "u"))
 _SPELT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+_IN_BOTH = frozenset({"was", "an", "list", "hat", "will"})
 SHORTEST, PART = 3, 4  # letters of a stem, and of the part of a compound
 EACH = 8  # German words for an English one, to look for
 LONGEST = 48  # letters of a word; what is longer is no word, and would take long to look up
@@ -34,6 +35,25 @@ def english(text: str) -> str:
         return found[0] if not german and is_word(word) else meaning(word) or found[0]
 
     return _WORD.sub(put, text)
+
+
+def in_german(text: str) -> bool:
+    """Say whether a text is to be answered in German: its small words say so, or, if it has none, a word that only German has."""
+    if read(text).german:
+        return True
+    words = [word.lower() for word in _WORD.findall(text)]
+    if any(word in listed("english") and word not in _IN_BOTH for word in words):
+        return False
+    german = [word for word in words if word in listed("german") or (base(word) and not _is_english(word))]
+    return len(german) >= (1 if len(words) <= 4 else 2)
+
+
+def _is_english(word: str) -> bool:
+    return (
+        len(word) <= SHORTEST
+        or word.startswith("todo")
+        or any(is_word(word.removesuffix(ending)) for ending in ("", "s", "es", "d", "ed", "ing"))
+    )
 
 
 def other_language(text: str, most: int = 60) -> str:

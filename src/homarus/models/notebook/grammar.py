@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from enum import StrEnum
 
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.models.notebook.asks import MAYBE, SURE, TELLS, asks
+from homarus.models.notebook import phrases
+from homarus.models.notebook.asks import MAYBE, SURE, TELLS, asks, states
 from homarus.models.notebook.block import is_text
+from homarus.models.notebook.days import beside, days
 from homarus.models.notebook.orders import on_manner
 
 
@@ -32,7 +35,12 @@ class Kind(StrEnum):
     DONE = "done"
     TELLS_DONE = "tells done"  # it may tick a task off: kept as it is where it names none
     FORGET = "forget"
-    TODAY = "today"
+    UNDO = "undo"
+    DENIED = "denied"
+    LISTED = "listed"  # what stands on a list that has a name; its text is the question
+    UNLIST = "unlist"  # take something off such a list: "name: what"
+    TODAY = "today"  # the notes of today, or of the day that its text names
+    NOTES = "notes"
     TIME = "time"
     STATUS = "status"
     HELP = "help"
@@ -54,274 +62,92 @@ class Intent(Struct, frozen=True):
 
 
 MAX_LINES, MAX_LENGTH = 8, 1_500  # a longer message is a paste: kept whole, as one block
-_I = re.IGNORECASE
+_ANY_DAY = date(2000, 1, 1)  # whether a text names a day does not depend on the day
 _S = re.IGNORECASE | re.DOTALL
-_PLEASE = r"(?:(?:please|pls|bitte|hey|ok(?:ay)?|also|and|und)[,\s]+)*(?:(?:can|could|would|will) you (?:(?:please|kindly|maybe|just) )*|(?:kannst|könntest) du (?:bitte |mal )*)?"
-_END = late(r"(?<=[.!?？。！؟])[\"”’')\]]*\s+(?=[^\W_]|[\"“„¿(-])")
-# A full stop that ends a short form and no sentence, or that makes a number an ordinal ("am 2. Mai").
-_SHORT = late(
-    r"(?:^|[\s(])(?:[^\W\d_]|\d{1,2}|\w+\.\w+|dr|mr|mrs|ms|prof|rev|st|jr|sr|vs|ca|approx|bzw|nr|no|hr|fr|tel|str|ing|dipl|inkl|evtl|ggf|max|min|geb|abt"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|okt|nov|de[cz]|mon|tues?|wed|thu(?:rs)?|fri|sat|sun|mo|di|mi|do|sa|so)\.$",
-    _I,
-)
-_ASKED = late(r"[?？؟][\s\"”')\]]*\Z")
-# How a question begins that lacks its mark; "did my ankle in" begins so too, and `asks.py` decides.
-_WHAT = r"(?:what|which|who|whom|whose|when|where|why|how|wann|wo|wer|wem|wen|was|wie|warum|wieso|woher|wohin|welche[rsmn]?)"
-_WH = rf"{_WHAT}(?:'?s|'(?:re|d|ll|ve))?\b"
-_OPENING = late(
-    _WH
-    + r"|(?:do|does|did|is|are|am|was|were|can|could|should|would|will|has|have|had|ist|sind|war|hat|habe|haben|kann|muss|soll|gibt|darf|weißt)\b",
-    _I,
-)
-# What stands before a question in the same line, and how one goes on: "…, who wants a maze" and "was sonst" are no questions.
-_SAID_BEFORE = late(r"(?:[,;:.!]| [–—-]+) +")
-_LAST_ASKS = late(
-    r"(?:what(?:'?s| \w+)|when(?:'?s)?|where(?:'?s)?|how|who(?:'?s| is| was)|which \w+ (?:do|does|did|is|are|was|were|can|should|has|have)"
-    r"|(?:do|does|did|is|are|can|could|should|has|have) (?:i|we|you|he|she|it|they|my|our|there|any\w*|some\w*)|wann|wo|wohin|welche[rsmn]? \w+|wie (?:viele?|lange?|oft|hei(?:ß|ss)t|hoch|spät|teuer|war|ist|geht)"
-    r"|wer (?:ist|war)|was (?:ist|war|muss|kostet|brauch\w*)|(?:hat|habe|ist|gibt|muss|haben|darf|soll) (?:ich|wir|er|sie|es|man|mein\w*|unser\w*|jemand|da))\b(?: \S+){2,}",
-    _I,
-)
-_TO_KNOW = late(rf"\b(?:(?:wants?|needs?) to know|(?:will|möchte|muss) wissen),? (?:if|whether|ob|{_WHAT})\b", _I)
-# "When I was six …" and "Wo die Schlüssel liegen: …" ask nothing: the verb does not stand before its subject.
-_CLAUSE = late(
-    _WHAT
-    + r"\s+(?:i|we|you|he|she|it|they|the|my|our|your|his|her|their|a|an|to|ich|wir|du|er|es|man|der|die|das|den|mein\w*|unser\w*|ein\w*)\b",
-    _I,
-)
-_KEEP = late(
-    _PLEASE
-    + r"(?:remember|note(?: down)?|keep in mind|memori[sz]e|write (?:down|this down)|make a note|take a note|save|store|record|jot down"
-    r"|(?:don'?t|do not|never) forget|fyi|for the record|merke? (?:dir|es dir)?|notiere?(?: dir)?|schreib(?:e)? (?:dir )?auf|vergiss (?:bitte )?(?:nicht|nie)|denk (?:bitte )?(?:dran|daran))"
-    r"(?:,?\s+(?:that|this|the fact that|dass|of|bitte|folgendes))*\s*[:,–-]*\s+(.+)",
-    _S,
-)
-_TODO = late(
-    r"(?:to-?do|task|aufgabe|zu erledigen)\s*[:–-]\s*(.+)"
-    rf"|{_PLEASE}(?:add|put|setze?|schreib(?:e)?|pack(?:e)?)\s+(.+?)\s+(?:to|on|onto|in|auf)\s+(?:my |the |our |meine |die )?(?:to-?do(?:s| list|-liste|liste)?|task list|list of tasks|aufgabenliste|liste)[.!]*"
-    r"|(?:(?:i|we) (?:still )?(?:need|have|ought) to|(?:i|we) must(?! (?:have|be))|(?:i|we)(?:'ve| have) got to|don'?t let me forget to|remember to|don'?t forget to)\s+(.+)"
-    r"|((?:ich|wir) (?:muss|müssen|soll|sollte|sollten) (?:noch |unbedingt |dringend )*.+)",
-    _S,
-)
-# An errand, told as one tells it to oneself: it is kept as a to-do.
-_ERRAND = late(
-    r"(?:call(?! me\b)|ring|phone|buy|pay|pick up|renew|return|collect|drop off|water|feed|clean|wash|fix|replace|visit|post|cancel|reply to"
-    r"|mow|iron|pack|get|schedule|bring|hand in|drop)\s+(?!(?:\S+\s+){0,3}(?:is|are|was|were|has|have|costs?|comes?|goes|ist)\b).+",
-    _S,
-)
-_SEARCH = late(
-    rf"{_PLEASE}(?:search|look)\s+(?:in )?(?:my\s+|your\s+|the\s+)?(?:memory|notes?)?\s*(?:for|up|about)\s+(.+)"
-    rf"|{_PLEASE}(?:recall|find|look up|tell me(?! a (?:joke|story))(?: again)?(?: about)?|remind me (?:again )?(?=wh|how)|i forgot (?=wh|how))\s*(.+)"
-    rf"|{_PLEASE}(?:such(?:e)?|finde?|sag(?:e)? mir|erzähl(?:e)?(?: mir)?(?: von| über)?|schau(?:e)? nach)\s+(?:in (?:meinen|den) notizen\s+)?(?:nach\s+)?[,:]?\s*(.+)",
-    _S,
-)
-_READ = late(
-    rf"{_PLEASE}(?:read|show(?: me)?|open|cat|print|display|lies|zeig(?:e)?(?: mir)?|öffne)\s+(?:me\s+)?(?:the\s+|die\s+)?(?:file\s+|datei\s+)?[`'\"]?"
-    r"([\w./~@-]*[\w-]+\.[A-Za-z0-9]{1,8}|(?:[\w.~-]+/)+[\w.-]+)[`'\"]?\s*[.!]?\Z",
-    _I,
-)
-_LIST = late(
-    rf"(?:{_PLEASE}(?:list|show(?: me)?|zeig(?:e)?(?: mir)?|liste)\s+(?:all\s+|the\s+|my\s+|your\s+|alle\s+|die\s+|meine\s+)*(?:files|folder|directory|workspace|dateien|ordner)(?:\s+(?:in|of|under)\s+|\s+auf)?"
-    r"|ls\b|dir\b|(?:what|which) files (?:are|do)\b(?:\s+(?:there|here|you have|i have|we have))?(?:\s+(?:in|under)\s+)?)"
-    r"\s*[`'\"]?([\w./~-]*)[`'\"]?\s*[.?!]?\Z",
-    _I,
-)
-_TASKS = r"(?:to-?dos?|to-?do[ -]?list(?:e)?|tasks?|open (?:tasks|items|todos)|task list|aufgaben(?:liste)?|offene[n]? (?:aufgaben|punkte|todos)|errands)"
-_TODOS = late(
-    rf"{_PLEASE}(?:list|show|show me|read|tell me|give me|what(?:'s| is| are)|which|zeig(?:e)?(?: mir)?|nenn(?:e)? mir|liste|was sind|welche|was steht auf)\s*(?:all |on |me |in |of )*(?:my |the |our |meine[rn]? |die |der |are my )*(?:open |current |offenen )?{_TASKS}\b(?:\s+(?:auf|an|list|do i have|are (?:left|open|there)|habe ich|gibt es|sind offen))?[\s.?!]*"
-    rf"|(?:my |meine )?{_TASKS}[\s.?!:]*|(?:how many|wie viele) (?:open |offene )?{_TASKS}\b.{{0,30}}|(?:i'm |i am |all |ich bin )?(?:done|finished|fertig|erledigt)[\s.!]*|(?:do i have |any |habe ich |gibt es )+(?:any |noch )*{_TASKS}\b.{{0,20}}"
-    r"|what (?:do|must|should) (?:i|we) (?:still )?(?:have to|need to|got to)? ?do(?: today| now| still| this week| next)?[\s.?!]*"
-    r"|what(?:'s| is) (?:left|still open|next) to do\??|was (?:muss|soll) ich (?:noch |heute )*(?:tun|machen|erledigen)[\s.?!]*|was (?:ist|gibt es|steht) (?:noch )?(?:zu tun|zu erledigen|an)[\s.?!]*",
-    _S,
-)
-_TICKED = r"(?:done|finished|complete[d]?|erledigt|fertig|abgehakt)"
-_DONE = late(
-    rf"{_TICKED}\s*(?::|\s[–-]\s)\s*(.+)|{_PLEASE}(?:check|tick|cross)(?:ed)? off\s*:?\s+(.+)|{_PLEASE}hake? (.+?) ab[.!]*"
-    rf"|{_PLEASE}(?:mark|tick|check|cross|set|markiere?|setze?|streiche?)\s+([^.;,]+?)\s+(?:(?:as|als|auf) {_TICKED}|off(?: (?:my|the|our) (?:to-?do )?list)?)[.!]*"
-    r"|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(?:to-?do|task) (.+)|(?:i|we)(?:'ve| have)? (?:already |just )?(?:done|did|finished|completed) (?:the |my |our )?(.+?) (?:to-?do|task)[.!]*",
-    _S,
-)
-# It only sounds like a tick: "I finished reading the paper" may tell of something else.
-_TELLS_DONE = late(
-    rf"(?:(?:i|we)(?:'ve| have| am| are|'m|'re)? (?:already |just |now )*)?(?:done|finished|completed|took care of|taken care of|dealt with)(?: with)?\s+(.+)|(?:erledigt|fertig)(?: mit)?\s+(.+)"
-    rf"|(?:ich|wir) (?:habe|hab|haben) (.+?) {_TICKED}[.!]*|(.+?) (?:is|are|has been|have been|ist|sind|wurde|wurden|habe? ich|hab ich) (?:now |already |all |jetzt |schon |nun |bereits )*{_TICKED}[.!]*",
-    _S,
-)
-_NOTE = r"(?:(?:the|my|our|your|that|this) )?(?:last )?(?:notes?|lines?|facts?|entry|entries|to-?dos?|tasks?|items?|reminders?)"
-_NOTIZ = r"(?:(?:die|meine|unsere|das|den|diese) )?(?:letzte[n]? )?(?:notiz|zeile|eintrag|todo|aufgabe|erinnerung)"
-_FORGET = late(
-    rf"{_PLEASE}(?:forget|delete|erase)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|{_NOTE} (?:about|on|that|with|of|for|to)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
-    # "remove the stain", "drop the keys at Ann's" and "streiche den Zaun" are errands.
-    rf"|{_PLEASE}(?:remove|strike(?: out)?|drop|scrap|cancel|cross out)\s+(?:{_NOTE} (?:about|on|that|with|of|for|to)\s+(.+)|(that|this|it|{_NOTE})|(.+?) from (?:my |the |our |your )?(?:notes?|memory|list|to-?dos?|to-?do list|tasks))[.!]*"
-    rf"|{_PLEASE}(?:vergiss|lösche?)\s*,?\s+(?:bitte\s+)?(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
-    rf"|{_PLEASE}(?:entferne?|streiche?)\s+(?:bitte\s+)?(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+(.+)|(das|dies|es|{_NOTIZ})|(.+?) (?:von der|aus der|aus den|aus meinen) (?:liste|notizen|todo-liste|aufgabenliste))[.!]*"
-    r"|(undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück)[\s.!]*",
-    _S,
-)
-LAST_ONE = late(r"(?:that|this|it|the last (?:one|note|line|thing)|das|dies|es|die letzte (?:notiz|zeile)|das letzte|undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück|das (?:wieder|bitte|von eben)|that again)[\s.!]*", _I)  # fmt: skip
-_TIME = late(
-    r"(?:what(?:'s| is)?|tell me|do you know)\s*(?:the\s+)?(?:current\s+)?(?:time|date|day|today'?s date)\b(?: is it| it is| now| today| please)*[\s?.!]*"
-    r"|what (?:time|day|date) is (?:it|today)\b.{0,24}|(?:time|date)\s*[?]?|wie spät ist es.{0,12}|wie viel uhr ist es.{0,12}|welche[rsn]? (?:tag|datum) (?:ist|haben wir)(?: heute)?\??|der wievielte ist heute\??",
-    _I,
-)
-_STATUS = late(r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", _I)
-_HELP = late(
-    r"/?(?:help|hilfe)\s*(?:me)?[.?!]?|[?]+|(?:please )?(?:remember|note|notiere|merk dir)[.!:]?|(?:hm+|huh|what|why|how|who|when|where|wie|was|warum|wieso|wie bitte|echt|really|so)\s?[?!]*\?|what can (?:you|i) do\b(?: here| with you| for me)?[?.!]*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b(?:.*\b(?:you|this|here|use|using|run|running))?[?.!]*|was kannst du\b.*|wer bist du\b.*|was bist du\b.*|wie funktionierst du\b.*"
-    r"|how (?:do you|does this) work\b.*|are you (?:an? )?(?:ai|llm|gpt|claude|real|bot|human)\b.*|how (?:do|can) i (?:connect|add|use|set ?up|configure|change|switch)\b.*"
-    r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
-    _I,
-)
-# One word may stand behind a greeting: "hi Ann". More is something told: "hey Anna called".
-_GREET = late(r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin(?: moin)?|servus|grüß dich|guten (?:morgen|tag|abend)|hola|bonjour|ping)\b(?:[\s,]+(?:to you|my friend|du da|liebes notizbuch|\w{1,12}))?[\s.!?]*", _I)  # fmt: skip
-_THANK = late(
-    r"(?:(?:many )?thanks|thank you|thank u|thx|ty|cheers|danke|dankeschön|vielen dank|merci|gracias)\b(?:[\s,]+(?:a (?:lot|bunch|million)|so much|very much|again|that(?:'?s| is) (?:great|all|perfect|it)|das war(?:'?s| es| alles)|for (?:that|this|everything|(?:the|your) (?:help|info|answer|reminder)|asking)"
-    r"|dir|euch|ihnen|sehr|schön|vielmals|dir sehr|für (?:alles|die (?:hilfe|auskunft|antwort|info))|\w{1,12}))?[\s.!]*",
-    _I,
-)
-_PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|see ya|gute nacht|tschüss|auf wiedersehen|bis (?:bald|morgen|später|dann)|ciao)\b(?:[\s,]+(?:on )?\w{1,12})?[\s.!]*", _I)  # fmt: skip
-_NOD = late(
-    r"(?:(?:oh|ah|ach|hm+|well|na|aha)[\s,]*)?(?:ok(?:ay)?|k|great|cool|nice|perfect|super|yes|no|nope|yep|yeah|sure|fine|alright|all right|got it|i see|right|exactly|correct|good|wow|oh|ah|aha|hm+|h[ae]h[ae]\w*|lol|rofl|oops|sorry|never ?mind|whatever|maybe|yes please|no thanks|(?:good job|well|nicely) done|good job|nothing|cancel|abbrechen|nichts|ja bitte|nein danke|interesting|awesome|thanks|really"
-    r"|ja|nein|nee|doch|genau|gut|prima|klar|passt|stimmt|richtig|super|toll|schade|egal|vielleicht|ach so|achso|na gut|mal sehen|lass mal|macht nichts|kein problem|no problem|no worries"
-    r"|i (?:don'?t|do not) (?:know|care|mind)|i dunno|dunno|idk|no idea|not sure|(?:ich )?weiß (?:ich |es )?(?:auch )?nicht|keine ahnung)\b[\s,]*(?:then|great|thanks|good|cool|danke|dann|gut|no|know|either|yet|lol|haha|ok|und|so)?[\s.!…]*|(?:test|testing|asdf)[.!\d]*|[^\w?]+",
-    _I,
-)
-_SELF = late(
-    r"how (?:are|r) (?:you|u)\b.*|how(?:'?s| is) it going\b.*|what'?s up[\s?.!]*|wie geht(?:'?s| es)?(?: dir)?(?: heute)?[\s?.!]*|are you\b.*|bist du\b.*|who (?:made|built|wrote|created) you\b.*|what(?:'s| is) your name\b.*|wie heißt du\b.*"
-    r"|(?:is|are) my (?:data|notes?)\b.*(?:safe|private|secure|sent|stored|kept)\b.*|where (?:is|are) my (?:data|notes?)(?: kept| stored| saved)?[?.!]*|wo (?:sind|liegen) meine (?:daten|notizen)\b.*"
-    r"|(?:can|could|do) you (?!tell|remind|please|kindly|find|look|search|remember|recall|note|keep|show|read|list|know)\b.*\?|kannst du (?!mir sagen|dich|finden|nachsehen|zeigen)\b.*\?",
-    _I,
-)
-_TODAY = late(
-    r"what (?:did|have) (?:i|we) (?:tell|told|say|said|note|noted|write|written)(?: to)?(?: you)?(?: down)?(?: today| so far)?[?.!]*"
-    r"|what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:my |meine )(?:notes|notizen)[?.!]*|(?:show|list)(?: me)? (?:all )?(?:my |the |your )?(?:memory|notes?)[?.!]*"
-    r"|what do you (?:know|remember)(?: about (?:me|us))?[?.!]*|was (?:habe ich|hab ich) (?:dir )?(?:heute )?(?:gesagt|erzählt|notiert)[?.!]*|(?:zeig|zeige)(?: mir)? (?:meine |die )?notizen[?.!]*|was weißt du(?: über (?:mich|uns))?[?.!]*",
-    _I,
-)
-_REMIND = late(
-    rf"{_PLEASE}(?:remind|wake|alert|ping|nudge)\s+me\b(?!\s+(?:again\s+)?(?:wh|how))\s*(?:to\s+|that\s+|of\s+|about\s+)?(.+)|{_PLEASE}erinnere? mich\s*(?:bitte\s+)?(?:daran,?\s+)?(.+)",
-    _S,
-)
-# Work for a model that understands, or for tools that a notebook does not use. Verbs that also begin a note ("call mum") are not among these.
-_WORK = late(
-    _PLEASE
-    + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|analy[sz]e|debug|refactor|ignore (?:all|your|previous|everything)|pretend|act as"
-    r"|look (?:at|into|through|over) (?:this|that|it|these|the following)|go (?:through|over) (?:this|that|it|these)|write me|übersetze?|fasse?|erkläre?|(?:be)?rechne?|generiere?)\b(?!\s*[:=]|\w*'s\b|-)\s+\S.*"
-    rf"|{_PLEASE}(?:tell me a (?:joke|story)|erzähl(?:e)? (?:mir )?(?:einen|eine) (?:witz|geschichte))\b.*",
-    _S,
-)
-_NO_ORDER = r"(?!\s*[:=#]|\s+(?:is|are|was|were|ist|sind|war|waren|date[s]?|time[s]?|day[s]?|for|from|of|in|on(?! my)|at|by|until|till|um|am|im|ab|von|vom|für|bei|auf(?! mich)|alle|no\.|mon|tues?|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|mon-\w+)\b|\s+(?:#|\d{1,2}[:.]\d|\d{1,2}\.?\s?(?:jan|feb|mar|mär|apr|ma[iy]|ju[nl]|aug|sep|o[ck]t|nov|de[cz])|\d+ ?x\b)|\w*'s\b|-)"
-_BEYOND = late(
-    _PLEASE
-    + r"(?:calculate|browse|run|execute|install|look (?:at|into|through|over|(?:this|that|it) up)|go through|go over|say (?:a|an|one|something|hello|it)|think about|tell (?:him|her|them)|find out|figure out|sing|draw|paint|convert|compare|suggest|recommend|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
-    r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
-    r"|schreib(?:e)?|erstell(?:e)?|schick(?:e)?|sende?|bestell(?:e)?|(?:buche?|spiele?)(?= (?:mir|uns|mal|bitte|ein|eine[nmrs]?|das|die|den|musik)\b)|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b"
-    + _NO_ORDER
-    + r"\s+\S.*"
-    rf"|{_PLEASE}(?:write|draft|make|create|give|book)(?: me)? (?:an?|some|the|my)\b.+"
-    rf"|{_PLEASE}(?:search|look (?:it )?up on) the (?:web|internet)\b.*",
-    _S,
-)
-_HEARTBEAT = late(r"HEARTBEAT_OK")
-_FLUSH = late(r"NO_REPLY")
-_FLUSH_TOPIC = late(r"compact|durable|memory|nothing to (?:store|save|keep)|flush", _I)
 
 _WHOLE = (
-    (_HELP, Kind.HELP),
-    (_TIME, Kind.TIME),
-    (_STATUS, Kind.STATUS),
-    (_GREET, Kind.GREET),
-    (_THANK, Kind.THANK),
-    (_PART, Kind.PART),
-    (_NOD, Kind.NOD),
-    (_TODOS, Kind.TODOS),
-    (_TODAY, Kind.TODAY),
-    (_SELF, Kind.SELF),
+    (phrases.HELP, Kind.HELP),
+    (phrases.TIME, Kind.TIME),
+    (phrases.STATUS, Kind.STATUS),
+    (phrases.GREET, Kind.GREET),
+    (phrases.THANK, Kind.THANK),
+    (phrases.PART, Kind.PART),
+    (phrases.NOD, Kind.NOD),
+    (phrases.TODOS, Kind.TODOS),
+    (phrases.TODAY, Kind.TODAY),
+    (phrases.NOTES, Kind.NOTES),
+    (phrases.UNDO, Kind.UNDO),
+    (phrases.DENIED, Kind.DENIED),
+    (phrases.SELF, Kind.SELF),
 )
 # Those whose text is what stands behind the words that name them, in this order.
 _ABOUT = (
-    (_LIST, Kind.LIST),
-    (_READ, Kind.READ),
-    (_TODO, Kind.TODO),
-    (_KEEP, Kind.KEEP),
-    (_FORGET, Kind.FORGET),
-    (_REMIND, Kind.REMIND),
-    (_DONE, Kind.DONE),
-    (_SEARCH, Kind.ASK),
-)
-# A polite question that is an order; in German the verb stands at the end.
-_POLITE = late(
-    r"(?:(?:please|pls|bitte|hey|hi|hallo|ok(?:ay)?|also|and|und)[,\s]+)*(?:(?:can|could|would|will) you |(?P<du>(?:kannst|könntest|würdest|magst|willst) du ))(?:(?:please|kindly|maybe|just|quickly|dir|es|bitte|mal|kurz|noch|vielleicht|schnell) )*",
-    _I,
+    (phrases.LIST, Kind.LIST),
+    (phrases.READ, Kind.READ),
+    (phrases.TODO, Kind.TODO),
+    (phrases.KEEP, Kind.KEEP),
+    (phrases.FORGET, Kind.FORGET),
+    (phrases.REMIND, Kind.REMIND),
+    (phrases.DONE, Kind.DONE),
+    (phrases.SEARCH, Kind.ASK),
 )
 _ORDERS = (
-    (_LIST, Kind.LIST),
-    (_READ, Kind.READ),
-    (_TODO, Kind.TODO),
-    (_KEEP, Kind.KEEP),
-    (_FORGET, Kind.FORGET),
-    (_REMIND, Kind.REMIND),
-    (_DONE, Kind.DONE),
+    (phrases.LIST, Kind.LIST),
+    (phrases.READ, Kind.READ),
+    (phrases.TODO, Kind.TODO),
+    (phrases.KEEP, Kind.KEEP),
+    (phrases.FORGET, Kind.FORGET),
+    (phrases.REMIND, Kind.REMIND),
+    (phrases.DONE, Kind.DONE),
 )
-_TO_KEEP = r"(?:merken|notieren|aufschreiben|festhalten|behalten|speichern)"
 _GERMAN_ORDERS = (
-    (late(rf"{_TO_KEEP}\s*[:,]?\s+(?:dass |folgendes:? )?(?!w(?:o|ann|er|ie|as|en|em)\b)(.+)|(\S+ .+) {_TO_KEEP}", _S), Kind.KEEP),
+    (late(rf"{phrases.TO_KEEP}\s*[:,]?\s+(?:dass |folgendes:? )?(?!w(?:o|ann|er|ie|as|en|em)\b)(.+)|(\S+ .+) {phrases.TO_KEEP}", _S), Kind.KEEP),
     (late(r"(?:mich|uns) (?:bitte )?(?:(?:\w+ )?daran )?erinnern,? (?:dass |an )?(?!w(?:o|ann|er|ie|as)\b)(.+)|(?:mich|uns) (.+?) erinnern", _S), Kind.REMIND),
     (late(r"(.+?) (?:auf|in) (?:die|meine|unsere) (?:[\w-]+-?)?liste (?:setzen|schreiben|packen|tun)", _S), Kind.TODO),
     (late(r"(.+?) (?:abhaken|als erledigt markieren)", _S), Kind.DONE),
-    (late(rf"(?:{_NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+)?(.+?) (?:löschen|streichen|vergessen)|vergessen, (?:dass )?(.+)", _S), Kind.FORGET),
+    (late(rf"(?:{phrases.NOTIZ} (?:über|zu|zum|zur|mit|von|vom)\s+)?(.+?) (?:löschen|streichen|vergessen)|vergessen, (?:dass )?(.+)", _S), Kind.FORGET),
 )  # fmt: skip
-# "Can you remember the code?" asks for it; "can you remember that the code is 5?" tells it. "That restaurant where we ate" is no clause.
-_TELLING = late(
-    r"(?:remember|keep in mind|memori[sz]e|save|store|record)\s*(?::|,?\s*(?:that|this|the following|the fact that)(?:\s*:|\s+(?!\w+ (?:i|we|you|he|she|they|from|where|who|which|near|with)\b)\S+ \S))|(?:note|write|make a note|take a note|jot|don't forget|do not forget)\b.*\s\S+\s",
-    _S,
-)
-_RECALLING = late(r"(?:remember|keep in mind)\b", _I)
 # What is told; what strikes a line; what only looks into files; and in which lines a sentence may stand that is something else.
 _TOLD = frozenset({Kind.KEEP, Kind.TODO, Kind.REMIND, Kind.TELLS_DONE})
-_STRIKES = frozenset({Kind.FORGET, Kind.DONE})
+_STRIKES = frozenset({Kind.FORGET, Kind.DONE, Kind.UNDO, Kind.UNLIST})
 _FILES = frozenset({Kind.READ, Kind.LIST, Kind.REMIND})
 _PARTED = _TOLD - {Kind.REMIND} | _STRIKES | {Kind.ASK, Kind.GREET, Kind.THANK, Kind.NOD, Kind.BEYOND}
-# With a colon it is what it says, whatever follows.
-_PLAIN = late(r"(?:please )?(?:note|remember|notiere?|merk dir|fyi|to-?do|task|aufgabe|zu erledigen|done|finished|erledigt|fertig|abgehakt|tick off|check off|forget|delete|vergiss|lösche?|remind me)\s*:", _I)  # fmt: skip
-_QUESTION = late(_WH, _I)
-_THESE = late(r"\b(?:this|that|these|following|below|it|das|dies(?:en|es)?|folgende\w*|den text|the text)\b", _I)
-_THIS_LIST = late(r"(?:this|these|following|the following|folgendes)?:", _I)
-_TASK_LIST = late(rf"(?:(?:my|our|meine|unsere|new|neue|open) )*(?:{_TASKS}|zu erledigen|things to do|to do)(?: (?:for|für|on|am) [\w ]+| today| tomorrow| this week| next week| heute| morgen| diese woche)?:", _I)  # fmt: skip
 # Said beside something else, these need no answer of their own.
 _MANNERS = frozenset({Kind.GREET, Kind.THANK, Kind.PART, Kind.NOD})
-_FILE = late(r'<file name="([^"\n]*)">\n?(.*?)</file>', re.DOTALL)
-_THIS = late(r"(?:please )?(?:(?:remember|keep|note|save|store|merk dir|notiere?|behalte?) )?(?:this|that|it|these|the file|das|dies|die datei)[.!:]*", _I)  # fmt: skip
-_MARK = late(r"\A\s*(?:[-*+•–]|\d{1,2}[.)])\s+(?=\D)")
 
 
 def read_message(text: str) -> tuple[Intent, ...]:
     """Return what a message asks for, in its order. A line is one note; a text is one block, and so is a file."""
-    if files := _FILE.findall(text):
-        words = _FILE.sub("", text).strip()
+    if files := phrases.FILE.findall(text):
+        words = phrases.FILE.sub("", text).strip()
         said = read_message(words) if words else ()
         if any(intent.kind not in {Kind.KEEP, Kind.TODO} for intent in said):
             return (Intent(Kind.BEYOND, words),)  # work on what came along
-        told = tuple(intent for intent in said if not _THIS.fullmatch(intent.text))
+        told = tuple(intent for intent in said if not phrases.THIS.fullmatch(intent.text))
         return (*told, *(Intent(Kind.PASTE, f"{name}:\n{body.strip()}") for name, body in files))
     text = text.strip()
     if not text:
         return (Intent(Kind.HELP),)
-    if _HEARTBEAT.search(text):
+    if phrases.HEARTBEAT.search(text):
         return (Intent(Kind.HEARTBEAT),)
-    if _FLUSH.search(text) and _FLUSH_TOPIC.search(text):
+    if phrases.FLUSH.search(text) and phrases.FLUSH_TOPIC.search(text):
         return (Intent(Kind.SILENT),)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) == 1 and len(text) <= MAX_LENGTH:
         said = _line(text)
-        unsure = said == (Intent(Kind.KEEP, text),) and (_may_ask(text) or _ASKED.search(text) or _ends_asking(text))
-        return (Intent(Kind.LOOK, text),) if unsure else said
+        keeps = said == (Intent(Kind.KEEP, text),)
+        unsure = keeps and (_may_ask(text) or phrases.ASKED.search(text) or _ends_asking(text))
+        return (Intent(Kind.LOOK, text),) if unsure or (said == (Intent(Kind.ASK, text),) and _may_tell(text)) else said
     first = read_sentence(lines[0])
     if len(lines) > 1 and _on_what_follows(first, lines[0]):
         return (Intent(Kind.BEYOND, lines[0]),)
     if len(lines) > MAX_LINES or len(text) > MAX_LENGTH or "```" in text or is_text(text):
         return (Intent(Kind.PASTE, text),)
+    if phrases.THIS_LIST.fullmatch(lines[0]):
+        return tuple(dict.fromkeys(Intent(Kind.KEEP, phrases.MARK.sub("", line)) for line in lines[1:]))
     if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO, Kind.TODOS}:
         return _listed(first, lines)
-    items = [_MARK.sub("", line) for line in lines]
+    items = [phrases.MARK.sub("", line) for line in lines]
     return _lines(items, listed=items != lines) or (Intent(Kind.PASTE, text),)
 
 
@@ -329,17 +155,17 @@ def _on_what_follows(first: Intent, line: str) -> bool:
     """Say whether a first line asks for work on the lines behind it."""
     if line.endswith(":"):
         return first.kind in {Kind.BEYOND, Kind.ASK}
-    return first.kind is Kind.BEYOND and _THESE.search(line) is not None
+    return first.kind is Kind.BEYOND and phrases.THESE.search(line) is not None
 
 
 def _listed(first: Intent, lines: Sequence[str]) -> tuple[Intent, ...]:
     """Read a list under its heading: one note, or a task each."""
-    items = [_MARK.sub("", line).rstrip(",;") for line in lines[1:]]
-    if _TASK_LIST.fullmatch(lines[0]):
-        return tuple(dict.fromkeys(Intent(Kind.TODO, item) for item in items))
-    rest = ", ".join(items)
-    lead = first.text if _KEEP.fullmatch(lines[0]) else lines[0]
-    return (Intent(Kind.KEEP, rest if _THIS_LIST.fullmatch(lead) else f"{lead} {rest}"),)
+    items = [phrases.MARK.sub("", line).rstrip(",;") for line in lines[1:]]
+    if phrases.TASK_LIST.fullmatch(lines[0]):
+        return tuple(dict.fromkeys(Intent(Kind.TODO, phrases.BOX.sub("", item)) for item in items))
+    rest = "".join(f"{item} " if item.endswith((".", "!", "?")) else f"{item}, " for item in items).rstrip(", ")
+    lead = first.text if phrases.KEEP.fullmatch(lines[0]) else lines[0]
+    return (Intent(Kind.KEEP, f"{lead} {rest}"),)
 
 
 def _lines(lines: Sequence[str], *, listed: bool) -> tuple[Intent, ...]:
@@ -355,7 +181,7 @@ def _lines(lines: Sequence[str], *, listed: bool) -> tuple[Intent, ...]:
         as_what = Kind.TODO if told == {Kind.TODO} else Kind.KEEP
         said = [(at, _told_beside(intent, lines[at], as_what, last=at == len(lines) - 1)) for at, intent in said]
     strikes = [at for at, intent in said if intent.kind in _STRIKES]
-    if strikes and len(strikes) < len(said) and (len(strikes) > 1 or not _PLAIN.match(lines[strikes[0]])):
+    if strikes and len(strikes) < len(said) and (len(strikes) > 1 or not phrases.PLAIN.match(lines[strikes[0]])):
         return ()
     acts = {at for at, intent in said if intent.kind not in _TOLD | _STRIKES}
     if acts - {len(lines) - 1} and len(acts) < len({at for at, _ in said}):
@@ -365,15 +191,15 @@ def _lines(lines: Sequence[str], *, listed: bool) -> tuple[Intent, ...]:
 
 def _told_beside(intent: Intent, text: str, as_what: Kind, *, last: bool) -> Intent:
     """Return what a line or sentence is beside one that tells something: without a question mark it seldom asks, and "order 6 from Axminster" is a note."""
-    if intent.kind is Kind.ASK and not _ASKED.search(intent.text) and not (last and _asks_for_sure(intent.text)):
+    if intent.kind is Kind.ASK and not phrases.ASKED.search(intent.text) and not (last and _asks_for_sure(intent.text)):
         return Intent(Kind.KEEP, text)
-    if intent.kind is Kind.BEYOND and not (_WORK.fullmatch(text) or on_manner(_straight(text))):
+    if intent.kind is Kind.BEYOND and not (phrases.WORK.fullmatch(text) or on_manner(_straight(text))):
         return Intent(as_what, text)
     return intent
 
 
 def _asks_for_sure(text: str) -> bool:
-    return _QUESTION.match(text) is not None and not _CLAUSE.match(text) and asks(text) >= SURE
+    return phrases.QUESTION.match(text) is not None and not phrases.CLAUSE.match(text) and asks(text) >= SURE
 
 
 def _line(text: str) -> tuple[Intent, ...]:
@@ -381,8 +207,8 @@ def _line(text: str) -> tuple[Intent, ...]:
     whole = read_sentence(text)
     ends = [
         end
-        for end in _END.finditer(text)
-        if not _SHORT.search(text[: end.start()]) or _begins_question(text[end.end() :])
+        for end in phrases.END.finditer(text)
+        if not phrases.SHORT.search(text[: end.start()]) or _begins_question(text[end.end() :])
     ]
     if not ends or whole.kind not in _PARTED:
         return (whole,)
@@ -414,24 +240,35 @@ def _part(part: Intent, text: str, at: int, many: int) -> Intent:
         return part if at == 0 else Intent(Kind.KEEP, text)
     if part.kind in _TOLD | _MANNERS | {Kind.BEYOND}:
         return _told_beside(part, text, Kind.KEEP, last=False)
-    asks_something = _ASKED.search(text) and (_OPENING.match(text) or part.kind is not Kind.ASK)
+    asks_something = phrases.ASKED.search(text) and (phrases.OPENING.match(text) or part.kind is not Kind.ASK)
     return part if part.kind in _FILES or (asks_something and at in (0, many - 1)) else Intent(Kind.KEEP, text)
 
 
 def _begins_question(text: str) -> bool:
-    return text[:1].isupper() and "?" in text and _OPENING.match(text) is not None
+    return text[:1].isupper() and "?" in text and phrases.OPENING.match(text) is not None
 
 
 def _may_ask(text: str) -> bool:
-    return not _CLAUSE.match(text) and asks(text) >= MAYBE
+    return not phrases.CLAUSE.match(text) and asks(text) >= MAYBE and not states(text)
+
+
+def _may_tell(text: str) -> bool:
+    """Say whether a line that begins like a question with a verb may be none: "did my ankle in last month"."""
+    begins = phrases.QUESTION.match(text) or phrases.TO_YOU.match(text)
+    return not (begins or phrases.ASKED.search(text)) and asks(text) < SURE
 
 
 def _ends_asking(text: str) -> bool:
     """Say whether a line tells why and then asks: "I'm at the shop, which filter do I need", "the nurse wants to know when I …"."""
-    if _TO_KNOW.search(text):
+    if phrases.TO_KNOW.search(text):
         return True
-    *before, last = _SAID_BEFORE.split(text)
-    return bool(before) and _LAST_ASKS.match(last) is not None and not _CLAUSE.match(last) and asks(last) >= SURE
+    *before, last = phrases.SAID_BEFORE.split(text)
+    return (
+        bool(before)
+        and phrases.LAST_ASKS.match(last) is not None
+        and not phrases.CLAUSE.match(last)
+        and asks(last) >= SURE
+    )
 
 
 def _straight(text: str) -> str:
@@ -441,7 +278,7 @@ def _straight(text: str) -> str:
 
 def finished(text: str) -> str:
     """Return what a sentence says is finished, in its own words."""
-    found = _TELLS_DONE.fullmatch(_straight(text))
+    found = phrases.TELLS_DONE.fullmatch(_straight(text))
     return next((group for group in found.groups() if group), "") if found else ""
 
 
@@ -454,24 +291,31 @@ def read_sentence(text: str) -> Intent:
     for pattern, kind in _WHOLE:
         if pattern.fullmatch(plain):
             return Intent(kind)
-    asked = bool(_ASKED.search(text)) and (asks(text) >= TELLS or _OPENING.match(plain) is not None)
+    if order := _on_lists(text) or _of_a_day(text):
+        return order
+    asked = bool(phrases.ASKED.search(text)) and (asks(text) >= TELLS or phrases.OPENING.match(plain) is not None)
     for pattern, kind in _ABOUT:
         if (found := pattern.fullmatch(plain)) and (
-            not asked or kind in {Kind.LIST, Kind.READ, Kind.ASK} or _PLAIN.match(plain)
+            not asked or kind in {Kind.LIST, Kind.READ, Kind.ASK} or phrases.PLAIN.match(plain)
         ):
             return _about(found, text, kind)
     # "summarise", alone, is an order without its object.
-    if not asked and (_is_order(plain) or _BEYOND.fullmatch(f"{plain.rstrip('.!')} it")):
+    if not asked and (_is_order(plain) or phrases.BEYOND.fullmatch(f"{plain.rstrip('.!')} it")):
         return Intent(Kind.BEYOND, text)
-    if asked or (_OPENING.match(plain) and _may_ask(plain)):
+    if asked or (phrases.OPENING.match(plain) and _may_ask(plain)):
         return Intent(Kind.ASK, text)
-    if _TELLS_DONE.fullmatch(plain):
+    if phrases.TELLS_DONE.fullmatch(plain):
         return Intent(Kind.TELLS_DONE, text)
-    return Intent(Kind.TODO if _ERRAND.fullmatch(plain) else Kind.KEEP, text)
+    return Intent(Kind.TODO if phrases.ERRAND.fullmatch(plain) else Kind.KEEP, text)
 
 
 def _is_order(text: str) -> bool:
-    return bool(_WORK.fullmatch(text) or on_manner(text) or _BEYOND.fullmatch(text))
+    return bool(
+        phrases.AGAIN.fullmatch(text)
+        or phrases.WORK.fullmatch(text)
+        or on_manner(text)
+        or phrases.BEYOND.fullmatch(text)
+    )
 
 
 def _about(found: re.Match[str], text: str, kind: Kind) -> Intent:
@@ -483,13 +327,38 @@ def _about(found: re.Match[str], text: str, kind: Kind) -> Intent:
 
 def _request(text: str) -> Intent | None:
     """Read what is asked for politely ("can you note that …?") as the order that it is, mark or no mark."""
-    polite = _POLITE.match(_straight(text))
+    polite = phrases.POLITE.match(_straight(text))
     if polite is None:
         return None
     rest = text[polite.end() :].rstrip(" .!?")
+    if order := _on_lists(rest):
+        return order
     for pattern, kind in _GERMAN_ORDERS if polite["du"] else _ORDERS:
         if found := pattern.fullmatch(_straight(rest)):
-            if kind is Kind.KEEP and not polite["du"] and not _TELLING.match(_straight(rest)):
-                return Intent(Kind.ASK, text) if _RECALLING.match(rest) else None
+            if kind is Kind.KEEP and not polite["du"] and not phrases.TELLING.match(_straight(rest)):
+                return Intent(Kind.ASK, text) if phrases.RECALLING.match(rest) else None
             return _about(found, rest, kind)
     return None
+
+
+def _on_lists(text: str) -> Intent | None:
+    """Read what is put on a list that has a name, taken off it, or asked of it."""
+    plain = _straight(text)
+    for pattern, kind in (
+        (phrases.ON_LIST, Kind.KEEP),
+        (phrases.ONTO_LIST, Kind.KEEP),
+        (phrases.OFF_LIST, Kind.UNLIST),
+    ):
+        if found := pattern.fullmatch(plain):
+            name = text[slice(*found.span("list"))]
+            return Intent(kind, f"{name[:1].upper()}{name[1:]}: {text[slice(*found.span('item'))]}")
+    found = phrases.LISTED.fullmatch(plain)
+    return Intent(Kind.LISTED, text) if found and (found["order"] or "?" in text) else None
+
+
+def _of_a_day(text: str) -> Intent | None:
+    """Read what asks for all that was told on a day, if a day is all that it names."""
+    found = phrases.TOLD_ON.fullmatch(_straight(text))
+    when = next((group for group in found.groups() if group), "") if found else ""
+    named = days(when, _ANY_DAY, asked=True)
+    return Intent(Kind.TODAY, when) if named and phrases.BESIDE_A_DAY.fullmatch(beside(when, named)) else None

@@ -32,9 +32,11 @@ _SHORT = r"(?:keep|halte?|fasse?) (?:it|your (?:answers?|replies|messages)|dich|
 # Before others: "don't mention the party to Ann" is a note to oneself.
 _SPOKEN_OF = r"(?:mention|bring(?:ing)? up|talk(?:ing)? about|speak(?:ing)? (?:about|of)|refer to|ask(?:ing)? (?:me )?(?:about|for))\b(?!.*\b(?:to|with|at|near|around|when|before|until|till|in front of) (?!me\b)).+"
 _WITH_ME = r"(?:address|lie to|interrupt|lecture|judge|correct|ask|tell|call|thank|greet) me\b.*|apologi[sz](?:e|ing)\b.*|repeat(?:ing)? (?:yourself|that)|(?:make|making) (?:things|stuff|it|anything) up|invent(?:ing)? (?:things|anything)"
-_GERMAN = r"(?:erwähne?|sprich|rede?) (?:bitte )?(?:nie|nicht|niemals|nie wieder)\b.*|erwähne? (?!.*\b(?:gegenüber|vor|bei|zu) (?!mir\b)).+ (?:nie|nicht|niemals|nie wieder)|(?:duze?|sieze?|unterbrich|belehre?) mich\b.*|lüg(?:e)? mich nicht an|wiederhol(?:e)? dich nicht|entschuldige? dich nicht\b.*|erfinde? (?:nichts|nie)\b.*|frag(?:e)? (?:mich )?(?:nie|nicht)\b.*"
+# "Don't tell anyone about the party" is a note to oneself; whom the notebook tells what is its own matter.
+_TO_OTHERS = r"(?:tell|telling|give|giving|show|showing|reveal|revealing|share|sharing|disclose|say)(?: (?:anyone|anybody|others|people|strangers|them))? my (?:\w+ ){0,2}(?:passwords?|pins?|codes?|secrets?|data|notes?|address|number|name)(?: (?:to|with) (?:anyone|anybody|others|people|strangers))?"
+_GERMAN = r"(?:verrate?|sag(?:e)?|zeig(?:e)?|gib) (?:niemandem|keinem) mein\w* (?:\w+ )?[\w-]+|(?:erwähne?|sprich|rede?) (?:bitte )?(?:nie|nicht|niemals|nie wieder)\b.*|erwähne? (?!.*\b(?:gegenüber|vor|bei|zu) (?!mir\b)).+ (?:nie|nicht|niemals|nie wieder)|(?:duze?|sieze?|unterbrich|belehre?) mich\b.*|lüg(?:e)? mich nicht an|wiederhol(?:e)? dich nicht|entschuldige? dich nicht\b.*|erfinde? (?:nichts|nie)\b.*|frag(?:e)? (?:mich )?(?:nie|nicht)\b.*"
 _MANNER = late(
-    rf"{_AS_ASKED}(?:(?:{_NEVER})?(?:{_SPEAK}|{_BE}|{_USE}|{_SHORT}){_BESIDE}|{_NEVER}(?:{_SPOKEN_OF}|{_WITH_ME})|{_GERMAN})[\s.!]*",
+    rf"{_AS_ASKED}(?:(?:{_NEVER})?(?:{_SPEAK}|{_BE}|{_USE}|{_SHORT}){_BESIDE}|{_NEVER}(?:{_SPOKEN_OF}|{_WITH_ME}|{_TO_OTHERS})|{_GERMAN})[\s.!]*",
     re.IGNORECASE | re.DOTALL,
 )
 

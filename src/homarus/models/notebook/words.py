@@ -11,7 +11,7 @@ SAID: dict[str, tuple[str, str]] = {
 
 - Tell me something ("the gate code is 4711") and I keep it in today's note, one line for each message.
 - Ask me ("how do I open the gate?") and I answer with quotes from your notes and where they stand, or say that I don't know.
-- "actually …" corrects, "forget …" strikes a line through, "todo: …", "my todos" and "done: …" keep a list.
+- "actually …" corrects, "forget …" strikes a line through, "undo" takes the last change back; "todo: …", "my todos" and "done: …" keep a list.
 - "read FILE", "list files", "what time is it" and "status" work too. I speak English and German.
 
 To talk to a real model, do one of these and start again:
@@ -23,7 +23,7 @@ To talk to a real model, do one of these and start again:
 
 - Sag mir etwas („der Torcode ist 4711“), und es steht in der Notiz von heute, eine Zeile je Nachricht.
 - Frag mich („wie geht das Tor auf?“), und ich antworte mit Zitaten aus deinen Notizen und wo sie stehen, oder sage, dass ich es nicht weiß.
-- „eigentlich …“ berichtigt, „vergiss …“ streicht eine Zeile durch, „todo: …“, „meine Aufgaben“ und „erledigt: …“ führen eine Liste.
+- „eigentlich …“ berichtigt, „vergiss …“ streicht eine Zeile durch, „rückgängig“ nimmt die letzte Änderung zurück; „todo: …“, „meine Aufgaben“ und „erledigt: …“ führen eine Liste.
 - „lies DATEI“, „zeig die Dateien“, „wie spät ist es“ und „status“ gehen auch. Ich kann Deutsch und Englisch.
 
 Für ein richtiges Modell eines davon, dann neu starten:
@@ -55,6 +55,19 @@ Für ein richtiges Modell eines davon, dann neu starten:
     "answer": ("Your notes say: {quotes}", "In deinen Notizen steht: {quotes}"),
     "taken_for_question": ("(Taken for a question. “note: …” keeps it as a note.)", "(Als Frage verstanden. „Notiere: …“ behält es als Notiz.)"),
     "if_question": ("(If it was a question: your notes don't answer it.)", "(Falls das eine Frage war: Deine Notizen beantworten sie nicht.)"),
+    "kept_too": (
+        "(It may ask or tell, so it was looked up and kept; “forget that” strikes it through.)",
+        "(Das kann eine Frage sein oder eine Mitteilung: Es ist nachgesehen und notiert; „vergiss das“ streicht es durch.)",
+    ),
+    "denied": (
+        "What is right, then? Say it as a sentence that begins with “actually”, or strike the last line through with “forget that”: {quotes}",
+        "Was stimmt dann? Sag es als Satz, der mit „eigentlich“ beginnt, oder streiche die letzte Zeile mit „vergiss das“ durch: {quotes}",
+    ),
+    "denied_nothing": (
+        "What is right, then? Say it as a sentence that begins with “actually”. Nothing was stored or changed.",
+        "Was stimmt dann? Sag es als Satz, der mit „eigentlich“ beginnt. Nichts wurde notiert oder geändert.",
+    ),
+    "restored": ("Back again: {quotes}", "Wieder da: {quotes}"),
     "former": ("Before: {quotes}", "Früher: {quotes}"),
     "later": ("Since then: {quotes}", "Inzwischen: {quotes}"),
     "quote": ("“{text}” ({source})", "„{text}“ ({source})"),
@@ -78,6 +91,11 @@ Für ein richtiges Modell eines davon, dann neu starten:
         "There is no note of today yet. “ls memory” lists the older ones.",
         "Von heute gibt es noch keine Notiz. „ls memory“ zeigt die älteren.",
     ),
+    "of_day": ("The note of {day}:", "Die Notiz von {day}:"),
+    "nothing_of_day": ("There is no note of {day}.", "Von {day} gibt es keine Notiz."),
+    "older": ("And {days} older ones; “ls memory” lists them.", "Und {days} ältere; „ls memory“ zeigt sie."),
+    "texts": ("Texts that were kept whole:", "Texte, die als Ganzes dastehen:"),
+    "no_notes": ("There is no note yet.", "Noch gibt es keine Notiz."),
     "no_alarm": (
         "I cannot remind you by myself, but it stands among your todos.",
         "Von selbst kann ich dich nicht erinnern, aber es steht bei deinen Aufgaben.",
