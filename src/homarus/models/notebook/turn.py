@@ -27,6 +27,7 @@ from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, finished, re
 from homarus.models.notebook.language import Word, alike, read, related
 from homarus.models.notebook.match import table
 from homarus.models.notebook.reader import Reader, SmallReader
+from homarus.models.notebook.replaced import same_matter
 from homarus.models.notebook.summary import summarize, wants_summary
 from homarus.models.notebook.words import say
 
@@ -192,7 +193,7 @@ def _keep(intent: Intent, got: Got, desk: Desk) -> Next:
         if not got:
             return [look]
         searched = [got[0]]
-        old = evidence.same_matter(text, evidence.gathered([got[0].text]), _last_kept(desk.before))
+        old = same_matter(text, evidence.gathered([got[0].text]), _last_kept(desk.before))
     extra: dict[str, object] = {"kind": "opinion"} if _OPINION.search(text) else {}
     if old is not None and "#L" in old.source:
         extra["supersedes"] = old.source
