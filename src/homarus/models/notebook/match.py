@@ -18,7 +18,8 @@ from msgspec.structs import astuple, replace
 
 from homarus.core.patterns import late
 from homarus.models.notebook.corrections import CANCELS, claim, left, takes_place
-from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
+from homarus.models.notebook.days import whether
+from homarus.models.notebook.language import Reading, Word, alike, inside, listed, read, stem, valued
 
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
     r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
@@ -79,7 +80,10 @@ _FAMILIES = (
 )
 _ROLE = r"(?:(?P<own>my|our|mein\w*|unser\w*)|the|der|die|das|de[mn])\s+(?P<kin>[^\W\d_]+)\b"
 _ABOUT = late(rf"\W*{_ROLE}(?!-| in law| ?(?-i:[A-ZÄÖÜ])?\w*['’]s?\b)", re.IGNORECASE)
-_ASKED_ABOUT = late(rf"\b{_ROLE}(?!['’]s|-| in law)", re.IGNORECASE)
+_ASKED_ABOUT = late(
+    rf"\b{_ROLE}(?!-| in law)(?:['’]s\s+(?P<whose>[^\W\d_]+))?", re.IGNORECASE
+)  # my wife's mother is no wife
+_NUMBERED = late(r"\b([^\W\d_]{3,})\s+#?(\d+)\b(?![.,:]\d)")
 _PRONOUN = late(r"\b(?:her|him|she|he|ihr|ihm|ihn|sie|er)\b", re.IGNORECASE)
 _EITHER = {"wife": "wife husband", "child": "son daughter", "parent": "mother father", "sibling": "brother sister"}
 
@@ -212,13 +216,19 @@ def covers(word: Word, line: Reading, known: Aliases) -> float:
 def of_another(question: str, line: Reading, known: Aliases) -> bool:
     """Say whether a line is about another animal or relative than the one that is asked about: the brother, and not the sister.
 
-    It begins with that one, speaks of the one asked for nowhere, and of nobody by a pronoun.
+    It begins with that one, speaks of the one asked for nowhere, and of nobody by a pronoun. So is one about another number of a row.
     """
+    if _of_another_number(question, line.text):
+        return True
     told = _ABOUT.match(line.text)
     kind = _one_of(told["kin"]) if told else frozenset()
     if told is None or not kind or _PRONOUN.search(line.text) or not (told["own"] or kind & _ANIMALS):
         return False
-    asked = [one["kin"] for one in _ASKED_ABOUT.finditer(question) if one["own"] or _one_of(one["kin"]) & _ANIMALS]
+    asked = [
+        one["kin"]
+        for one in _ASKED_ABOUT.finditer(question)
+        if (one["own"] or _one_of(one["kin"]) & _ANIMALS) and not (one["whose"] and _kin(one["whose"]))
+    ]
     family = next(group for group in _FAMILIES if kind & group)
     others = [meant for word in asked if (meant := _one_of(word) & family) and not meant & kind]
     return any(
@@ -226,6 +236,22 @@ def of_another(question: str, line: Reading, known: Aliases) -> bool:
         for word in read(question).words
         if any(word.kin & _kin(one) for meant in others for one in meant)
     )
+
+
+def _of_another_number(question: str, text: str) -> bool:
+    """Say whether a question names which one it means by a number ("item 44"), and a line has another ("item 61")."""
+    if whether(question):
+        return False
+    asked, told = (
+        [
+            (stem(noun), figure.lstrip("0"))
+            for noun, figure in _NUMBERED.findall(said)
+            if noun.lower() not in listed("stop")
+        ]
+        for said in (question, text)
+    )
+    said = {figure.lstrip("0") for figure in re.findall(r"\d+", text)}
+    return any(figure not in said and any(noun == one for one, _ in told) for noun, figure in asked)
 
 
 @lru_cache(maxsize=1024)

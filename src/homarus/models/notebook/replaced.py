@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from homarus.core.patterns import late
-from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, like_values, takes_place
+from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, like_values, sure, takes_place
 from homarus.models.notebook.evidence import Line
 from homarus.models.notebook.language import Reading, alike, read
 
@@ -26,6 +27,7 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
         total, same_thing, kindred = _shared(new, read(bare(line.text)))
         meant = takes_place(text, line.text, last=line.source == last)
         least = 2.4 if enough == 1.5 and not same_thing else enough
+        kindred = kindred or (line.source == last and sure(text) and _IT.search(text) is not None)
         perhaps = kindred and total >= least and not apart(text, line.text) and like_values(text, line.text)
         key = (total + meant + 0.5 * (meant and line.source == last), line.order)
         if (meant or perhaps) and key > best:
@@ -33,6 +35,7 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
     return chosen
 
 
+_IT = late(r"\b(?:it|es)\b", re.IGNORECASE)  # what was told just before
 # Words that say when: two lines that have no more in common speak of other matters.
 _DAY = late(
     r"\A(?:januar|februar|m[aä]r|april|mai|may|ju[nl]|august|september|o[kc]tob|novem|de[cz]em|mon(?!a|e|i)|tue|wed|thu|fri|sat|sun|die?nst|mittwo|donners|freit|samst|sonn"
