@@ -51,6 +51,10 @@ def test_it_is_what_was_told_just_before():
         ),
         ("oh wait, the theory test was moved to the 16th of January", "got my theory test on 9 Jan at 11, costs £23"),
         ("Actually I moved the spare key, Mrs Lucey is minding it now.", "The spare key is under the blue flowerpot."),
+        (
+            "Not Thursday after all, DryRight comes next Monday.",
+            "The damp will be treated on Thursday by a firm called DryRight.",
+        ),
         ("Oh no, podiatry for Kenji is cancelled.", "Kenji: podiatry on 18 April at 9.15."),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from homarus.core.patterns import late
 from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, like_values, sure, takes_place
 from homarus.models.notebook.evidence import Line
-from homarus.models.notebook.language import Reading, alike, read
+from homarus.models.notebook.language import Reading, alike, read, stem
 
 
 def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line | None:
@@ -27,6 +27,7 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
         total, same_thing, kindred = _shared(new, read(bare(line.text)))
         meant = takes_place(text, line.text, last=line.source == last)
         least = 2.4 if enough == 1.5 and not same_thing else enough
+        kindred = kindred or _denies(text, line.text)
         kindred = kindred or (line.source == last and sure(text) and _IT.search(text) is not None)
         perhaps = kindred and total >= least and not apart(text, line.text) and like_values(text, line.text)
         key = (total + meant + 0.5 * (meant and line.source == last), line.order)
@@ -35,6 +36,10 @@ def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line |
     return chosen
 
 
+_DENIED = late(
+    r"\b(?:not|nicht|statt|instead of)\s+(?:(?:on|at|in|for|the|am|um|im|den|dem|der|die|das)\s+)*([^\s,.;!?]+)",
+    re.IGNORECASE,
+)
 _IT = late(r"\b(?:it|es)\b", re.IGNORECASE)  # what was told just before
 # Words that say when: two lines that have no more in common speak of other matters.
 _DAY = late(
@@ -42,6 +47,11 @@ _DAY = late(
     r"|first|second|third|last|next|erst|zweit|dritt|letzt|näch|nach|week|woch|month|monat|year|jahr|day|tag|today|heut|tomorr|morg|even|abend|half|halb|from|nur|only|night|nacht)"
 )
 _MEASURED = ({"@time", "@often"}, {"@money", "@figure", "@number", "@code"})
+
+
+def _denies(text: str, older: str) -> bool:
+    """Say whether a line says "not Thursday" of what an older one puts on a Thursday."""
+    return bool({stem(word) for word in _DENIED.findall(text)} & {word.stem for word in read(older).words})
 
 
 def _shared(new: Reading, old: Reading) -> tuple[float, bool, bool]:
