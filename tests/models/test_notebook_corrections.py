@@ -33,6 +33,9 @@ REPLACES = [
     ("Bens Geburtstag ist am 3. Mai.", "Eigentlich ist Bens Geburtstag am 4. Mai."),
     ("Tom is not coming.", "Actually Tom is coming."),
     ("I take my coffee with milk.", "Actually I take my coffee without milk."),
+    ("Paul lives in Paris.", "Actually Paul moved to Rome."),
+    ("Ich wohne in der Mozartgasse 3.", "Ich bin jetzt nach Salzburg umgezogen."),
+    ("The car is at the garage.", "Actually the car is back from the garage."),
 ]
 AFTER_IT = [
     ("My daughter Mia is allergic to nuts.", "Actually, she is allergic to eggs."),
@@ -49,6 +52,10 @@ OTHER = [
     ("The dentist is on Monday.", "Actually the dentist is nice."),
     ("My work phone is 5550111.", "Actually my home phone is 5550222."),
     ("Maria lives in Graz.", "Actually Ben lives in Rome."),
+    ("My brother lives in Graz.", "Actually I moved to Rome."),
+    ("Tom lives in Rome.", "Actually Tom is back from Rome."),
+    ("Peter wohnt jetzt in Linz.", "Tatsächlich ist Peter 43 Jahre alt."),
+    ("Paul lives in Paris.", "Actually Paul has a dog named Rex."),
     ("Tom is allergic to nuts.", "Actually Ben is allergic to eggs."),
     ("My car is blue.", "Actually my car is a Volvo."),
     ("Mein Auto ist blau.", "Eigentlich ist mein Auto 5 Jahre alt."),

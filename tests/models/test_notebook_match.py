@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.models.notebook.evidence import Line, compared, more_names, named
+from homarus.models.notebook.evidence import Line, compared, more_names, named, ranked, verdict
 from homarus.models.notebook.language import read
-from homarus.models.notebook.match import matches, relatives
-from homarus.models.notebook.reader import near
+from homarus.models.notebook.match import aliases, matches, of_another, relatives
+from homarus.models.notebook.reader import SmallReader, near
 
 
 def lacks(question: str, line: str) -> float:
@@ -120,3 +120,49 @@ def test_who_reads_a_question_is_told_the_names():
 def test_whatever_the_notes_say_a_question_only_gains_words(lines, question):
     shown = named(question, [Line(line, "a.md#L1") for line in lines])
     assert len(shown) >= len(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("Wie heißt unsere Katze?", "Unser Hund heißt Bello."),
+        ("Where does the cat sleep?", "The dog sleeps in the kitchen."),
+        ("Wie heißt meine Tochter?", "Meine Frau heißt Petra."),
+        ("Who is my daughter?", "Meine Frau heißt Petra."),
+        ("Where does my sister live?", "My brother Tom lives in Rome."),
+        ("When is my mother's birthday?", "My father was born on 3 May."),
+        ("What colour is item number 44?", "Line 61: item number 61 of the inventory, colour blue."),
+        ("Wer wohnt in Zimmer 12?", "In Zimmer 14 wohnt Frau Huber."),
+    ],
+)
+def test_another_animal_relative_or_number_is_no_answer(question: str, line: str):
+    assert of_another(question, read(line), {})
+    found = [Line(line, "a.md#L1")]
+    assert ranked(question, found, "words", SmallReader())[0][0] < verdict("words", SmallReader()).least
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("Wie heißt unser Haustier?", "Unser Hund heißt Bello."),
+        ("What is our pet called?", "Our cat is called Minka."),
+        ("How many siblings do I have?", "My brother is called Tom."),
+        ("Wie heißt mein Kind?", "Meine Tochter heißt Bella."),
+        ("Where does my mum live?", "My mother lives in Rome."),
+        ("Where does my sister live?", "My brother lives with my sister in Rome."),
+        ("When is my nephew's birthday?", "My sister had her baby on 3 May."),
+        ("Where does my wife's mother live?", "My mother-in-law lives in Rome."),
+        ("Who drives our mother?", "My brother brings her to the clinic."),
+        ("What is in room 12?", "Room 12 and room 14 are full."),
+        ("Is the party in room 12?", "The party is in room 14."),
+        ("Who feeds the cat?", "My brother feeds Minka."),
+        ("What did the father of the bride say?", "My brother lives in Rome."),
+    ],
+)
+def test_whoever_may_be_meant_is_no_other(question: str, line: str):
+    assert not of_another(question, read(line), aliases(["Our cat is called Minka."]))
+
+
+def test_a_phone_number_is_one_at_the_end_of_a_sentence_too():
+    assert lacks("What is Maria's phone number?", "Maria's phone number is 0664 1234567.") == 0.0
+    assert lacks("What is Maria's phone number?", "Maria's bill is 0664 1234567.50") > 0.5

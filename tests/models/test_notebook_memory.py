@@ -369,3 +369,54 @@ def test_templates_of_the_workspace_are_no_facts(home: Home):
     )
     for question in ("How do they like to be answered?", "What is my name?", "what is my time zone?", "What are they tired of hearing?"):  # fmt: skip
         assert home.say(question) == NOTHING_FOUND
+
+
+def test_before_is_what_the_line_itself_replaced(home: Home):
+    for line in (
+        "My favourite colour is blue.",
+        "Actually my favourite colour is green.",
+        "I was wrong, my favourite colour is red.",
+        "I changed my mind: my favourite colour is black.",
+    ):
+        home.say(line)
+    first, before = home.say("What is my favourite colour?").splitlines()
+    assert "black" in first and before.startswith("Before:") and "red" in before
+
+
+def test_what_became_of_an_appointment_is_told_with_the_state_before_it(home: Home):
+    for line in (
+        "The appointment with Dr. Weber is next Tuesday.",
+        "The appointment with Dr. Weber was moved to Wednesday.",
+        "The appointment with Dr. Weber is cancelled.",
+    ):
+        home.say(line)
+    first, before = home.say("When is the appointment with Dr. Weber?").splitlines()
+    assert "cancelled" in first and "Wednesday" in before
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "question"),
+    [
+        ("The car is at the garage.", "The car is back from the garage.", "Where is the car?"),
+        ("Ich wohne in der Mozartgasse 3.", "Ich bin nach Salzburg umgezogen.", "Wo wohne ich?"),
+        ("I parked the car on level 3.", "I parked the car on level 5.", "Where did I park the car?"),
+    ],
+)
+def test_the_newer_of_two_lines_about_one_matter_comes_first(home: Home, older: str, newer: str, question: str):
+    home.say(older)
+    home.say(newer)
+    said = home.say(question)
+    assert -1 < said.find(newer) < said.find(older)
+
+
+def test_a_line_about_another_number_does_not_come_first(home: Home):
+    for at in (43, 44, 45):
+        home.say(f"Item number {at} of the inventory has the colour {'green' if at < 45 else 'blue'}.")
+    first = home.say("What colour is item number 44?").partition("”")[0]
+    assert "44" in first
+
+
+def test_what_is_told_of_somebody_does_not_make_what_was_told_before_a_former_state(home: Home):
+    for line in ("Peter wohnt in Wels.", "Peter wohnt jetzt in Linz.", "Tatsächlich ist Peter 43 Jahre alt."):
+        home.say(line)
+    assert home.say("Wo wohnt Peter?").splitlines()[0].count("Linz") == 1

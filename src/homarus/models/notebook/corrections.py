@@ -56,6 +56,16 @@ _BEING = late(
     r"|ist|sind|bin|war|waren|liegt|liegen|steht|stehen|hängt|hängen|steckt|sitzt|befindet|wohnt|wohne|lebt|lebe|zog|gezogen|umgezogen|heißt|heißen|heiße|lautet|bleibt|wird)\b",
     re.IGNORECASE,
 )
+# Verbs that say where somebody is at home, and what says that something is no longer where it was.
+_AT_HOME = late(
+    r"\b(?:live[sd]?|living|moved (?:house|in|to)|moving to|wohn\w*|lebe[nt]?|lebt|umgezogen|(?:bin|ist|sind) .{1,40} gezogen)\b",
+    re.IGNORECASE,
+)
+_LIVING = late(r"(?:liv|mov|wohn\w*|leb\w?|umgezog|gezog)\Z")
+_LEFT = late(
+    r"\b(?:is|are|['’]s|['’]re|ist|sind|came|comes?|kam|kommt)\s+(?:now |jetzt |wieder |all )*(?:back|gone|away|zurück|weg|fort)(?=\W*\Z|[.,;!]| (?:from|home|again|now|in|at|with|von|vom|aus|bei|beim|im|zu)\b)",
+    re.IGNORECASE,
+)
 _TITLE = r"(?:Dr\.?|Mr\.?|Mrs\.?|Ms\.?|Prof\.?|Herrn?|Frau)"
 _TITLED = late(rf"\b{_TITLE}\s+(?:{_TITLE}\s+)?([A-ZÄÖÜ][\w-]+)")
 _TITLES = frozenset(("dr", "mr", "mrs", "ms", "prof", "herr", "herrn", "frau", "i", "uhr", "euro"))
@@ -152,7 +162,12 @@ def _place(said: str, start: int) -> str:
     """Return the stem of what stands behind a word of place."""
     where = _AT.match(said, start)
     found = _WHERE.match(said, where.end()) if where else None
-    return stem(found[1].split()[-1]) if found else ""
+    if found is None:
+        return ""
+    first, *more = found[1].split()
+    return stem(
+        first if first[:1].isupper() and more and more[0].islower() else (more or [first])[0]
+    )  # "nach Graz gezogen"
 
 
 def _names(said: str, reading: Reading) -> frozenset[str]:
@@ -185,6 +200,7 @@ def _verbs(said: str, words: tuple[Word, ...], german: bool) -> frozenset[str]:
         if not word.kin
         and (word.stem in small if german else word.verb or word.stem in deeds or _BEING.match(word.stem))
     }
+    found |= {"live"} if _AT_HOME.search(said) else set()
     return frozenset({"be"} | found if _BEING.search(said) else found)
 
 
@@ -205,6 +221,7 @@ def _same(one: Word, other: Word) -> bool:
     return (
         one.stem == other.stem
         or bool(one.ideas & other.ideas)
+        or bool(_LIVING.match(one.stem) and _LIVING.match(other.stem))
         or (not (one.asks & other.answers) and alike(one, other) >= 0.65)
     )
 
@@ -242,11 +259,30 @@ def takes_place(newer: str, older: str, *, last: bool = False) -> bool:
     return meant and _differ(new, old, mine, theirs, thing=thing, last=last)
 
 
+def left(text: str) -> bool:
+    """Say whether a line says that something is no longer where it was: "the car is back from the garage"."""
+    return _LEFT.search(text) is not None
+
+
 def apart(newer: str, older: str) -> bool:
     """Say whether a line only adds to what was told ("I also like tea"), or is about what somebody else has."""
     new, old = claim(newer), claim(older)
     theirs = bool(new.owners and old.owners and not new.owners & old.owners)
     return adds(newer) or (theirs and not (new.persons & old.persons) - {"me"})
+
+
+def like_values(newer: str, older: str) -> bool:
+    """Say whether an older line has a value of a kind that the newer one gives: a time, a figure, a place, a name. What is cancelled, or
+    gives none of these, may speak of any line."""
+    new, old = claim(newer), claim(older)
+    # Where something is, or who has it, is one kind.
+    kinds = [
+        (new.times, old.times),
+        (new.figures, old.figures),
+        (new.places | new.names - old.names, old.places | old.names - new.names),
+    ]
+    given = [told for said, told in kinds if said]
+    return not given or any(given) or CANCELS.search(newer) is not None
 
 
 def _stem(word: Word) -> str:
@@ -311,6 +347,8 @@ def _differ(new: Claim, old: Claim, mine: list[Word], theirs: list[Word], *, thi
     if not like:
         return False
     if new.places - old.places and old.places - new.places:
+        return True
+    if thing and old.places and left(new.reading.text) and not left(old.reading.text):
         return True
     if thing and any(one.answers & other.answers for one in mine for other in theirs):
         return True

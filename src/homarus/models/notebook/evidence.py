@@ -12,19 +12,22 @@ from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.models.notebook.corrections import CORRECTS, SHIFTED, apart, bare, takes_place
+from homarus.models.notebook.about import everything, speaks
+from homarus.models.notebook.corrections import bare, takes_place
 from homarus.models.notebook.days import agenda, beside, days, meets, whether
 from homarus.models.notebook.gloss import in_german
-from homarus.models.notebook.language import Reading, alike, read, stem
-from homarus.models.notebook.match import Match, Verdict, aliases, matches, relatives, rivals, table
+from homarus.models.notebook.language import alike, read, stem
+from homarus.models.notebook.match import Match, Verdict, aliases, matches, of_another, relatives, rivals, table
 from homarus.models.notebook.reader import Reader, near
+from homarus.models.notebook.stated import states
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
 HIDDEN = "[redacted"
-MAX_DAY = 8  # lines of a day that are listed
+MAX_LISTED = 8  # lines of a day, or about somebody
 ON_DAY = 4.0  # how much surer a line is that holds the day asked for and lacks nothing else
+SURE = 1.0  # how far beyond the least confidence a line is that states what is asked for by its very words, or speaks of somebody else
 _NOTE_DAY = late(r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)")
 MAX_NAMES = 4  # of one relation
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
@@ -36,6 +39,7 @@ _HEAD = late(
     rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+)?(?:\[([ xX])\]\s+)?(?:[WBOS](?:\(([^)]*)\))?{_NAMES}:\s+|(?<=[-*+•]\s)[WBOS](?:\(([^)]*)\))?\s+)?"
 )
 _WORD = late(r"[^\W\d_][\w-]*")
+_FIGURE = late(r"\d+")
 _COMMENT = late(r"\s*<!--.*?-->")
 _TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
 _TODO = late(r"\s*(?:to-?do|zu erledigen|aufgabe|task)\s*[:–-]\s*", re.IGNORECASE)
@@ -271,12 +275,20 @@ def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> l
     told = list(
         {_bare(line.text): line for line in sorted(told, key=lambda line: line.order)}.values()
     )  # said twice is one
-    full = _full(question, told) if any(line.on_day for line in told) else ()
-    order = sorted(fitting(question, told, kind), key=lambda item: item[1] not in full)[: reader.most]
+    full = _full(question, told) if any(line.on_day for line in told) else []
+    stated = [line for line in told if states(question, line.compared)]
+    order = sorted(fitting(question, told, kind), key=lambda item: item[1] not in full + stated)[: reader.most]
     reads = reader.read(named(question, found), [line.compared for _, line in order])
     judge = verdict(kind, reader)
     scored = [(judge.confidence(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
     scored = [(max(score + ON_DAY, judge.least) if line in full else score, line) for score, line in scored]
+    top = max([judge.least + SURE, *(score for score, _ in scored)])
+    scored = [(max(score + ON_DAY, top) if line in stated else score, line) for score, line in scored]
+    known = aliases([line.text for line in found])
+    scored = [
+        (min(score, judge.least - SURE) if of_another(question, read(line.compared), known) else score, line)
+        for score, line in scored
+    ]
     return sorted(scored, key=lambda item: -round(item[0], 3))
 
 
@@ -320,14 +332,32 @@ def _day(question: str, found: Sequence[Line], told: Sequence[Line], today: date
     """Return what there is on the days that a question asks for and holds nothing else, or nothing."""
     if not agenda(question, days(question, today, asked=True)):
         return ""
-    german, former = in_german(question), {line.replaces for line in found}
-    there = [line for line in told if line.on_day and line.source not in former and HIDDEN not in line.text]
-    quotes = [
-        say("quote", german, text=line.text, source=line.source) for line in sorted(there, key=lambda line: line.order)
-    ]
+    there = _there([line for line in told if line.on_day], found)
+    return _listed(question, there[:MAX_LISTED]) or say("unknown", in_german(question))
+
+
+def _everything(question: str, found: Sequence[Line]) -> str:
+    """Return the lines about somebody of whom a question wants to hear everything, or nothing."""
+    whom = everything(question)
+    known = aliases([line.text for line in found]) if whom else {}
+    asked = _bare(question)
+    lines = [line for line in found if whom and _bare(line.text) != asked and speaks(whom, line.text, known)]
+    return _listed(question, _there(lines, found)[-MAX_LISTED:])
+
+
+def _there(lines: Sequence[Line], found: Sequence[Line]) -> list[Line]:
+    """Return what of these lines still holds, the oldest first."""
+    former = {line.replaces for line in found}
+    there = [line for line in lines if line.source not in former and HIDDEN not in line.text]
+    return sorted(there, key=lambda line: line.order)
+
+
+def _listed(question: str, lines: Sequence[Line], lead: str = "answer") -> str:
+    german = in_german(question)
+    quotes = [say("quote", german, text=line.text, source=line.source) for line in lines]
     if len(quotes) < 2:
-        return say("answer", german, quotes=quotes[0]) if quotes else say("unknown", german)
-    return say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in quotes[:MAX_DAY])
+        return say(lead, german, quotes=quotes[0]) if quotes else ""
+    return say(lead, german, quotes="").rstrip() + "".join(f"\n- {one}" for one in quotes)
 
 
 def _bare(text: str) -> str:
@@ -383,6 +413,8 @@ def answer(
     told = on_days(question, found, today)
     if there := _day(question, found, told, today):
         return there if not sure or there != say("unknown", in_german(question)) else ""
+    if there := _everything(question, told):
+        return there
     order, least = ranked(question, told, kind, reader), verdict(kind, reader).least
     if best := chosen(order, least):
         return _reply(question, best, found, "answer")
@@ -400,22 +432,19 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
     by_source = {line.source: line for line in found}
     newer = {line.replaces: line for line in found if line.replaces in by_source}
     best = _newest_first(question, best, found, newer)
-    former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
-    old, new = (best[0], later) if later else (former, best[0])
-    first, note, other = best[0], "former", None
-    if old is not None and new is not None:
-        while new.source in newer:
-            new = newer[new.source]
+    first, note, other = best[0], "former", by_source.get(best[0].replaces)
+    start = best[0] if first.source in newer else other
+    if start is not None:
         known = aliases([line.text for line in found])
-        wins = rivals(read(question), read(new.text), read(old.text), known)
-        first, note, other = (new, "former", old) if wins else (old, "later", new)
+        asked, chain = read(question), [start]
+        while chain[-1].source in newer and newer[chain[-1].source] not in chain:
+            chain.append(newer[chain[-1].source])
+        wins = [at for at in range(1, len(chain)) if rivals(asked, read(chain[at].text), read(start.text), known)]
+        at = max(wins, default=0)
+        first = chain[at]
+        note, other = ("later", chain[-1]) if at < len(chain) - 1 else ("former", chain[at - 1])
     shown = [first, *(line for line in best[1:] if line not in (first, other) and line.source not in newer)]
-    said = [say("quote", german, text=line.text, source=line.source) for line in shown]
-    text = (
-        say(lead, german, quotes=said[0])
-        if len(said) == 1
-        else say(lead, german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
-    )
+    text = _listed(question, shown, lead)
     if other is not None:
         text += "\n" + say(note, german, quotes=say("quote", german, text=other.text, source=other.source))
     return text
@@ -423,7 +452,10 @@ def _reply(question: str, best: list[Line], found: Sequence[Line], lead: str) ->
 
 def _newest_first(question: str, best: list[Line], found: Sequence[Line], newer: dict[str, Line]) -> list[Line]:
     """Put a newer line that contradicts the best without saying so before it: both may hold, and both are quoted."""
-    first = best[0]
+    first, figures = (
+        best[0],
+        set(_FIGURE.findall(question)),
+    )  # asked about item 44, what there is of item 61 is another matter
     known = aliases([line.text for line in found])
     against = [
         line
@@ -433,55 +465,10 @@ def _newest_first(question: str, best: list[Line], found: Sequence[Line], newer:
         and HIDDEN not in line.text
         and line.source not in newer
         and takes_place(line.text, first.text)
+        and figures & set(_FIGURE.findall(first.text)) <= set(_FIGURE.findall(line.text))
         and rivals(read(question), read(line.text), read(first.text), known)
     ]
     if not against or first.source in newer:
         return best
     newest = max(against, key=lambda line: line.order)
     return [newest, *(line for line in best if line is not newest)][:MAX_QUOTES]
-
-
-def same_matter(text: str, found: Sequence[Line], told_last: str = "") -> Line | None:
-    """Return the line that a correction is about: the one with which it shares most, of equals the one told last, then the newest.
-
-    A line that says the same kind of thing of the same subject is meant. Another one must share so much the more the less the
-    sentence says that it is a correction, or that something got another time or figure.
-    """
-    new, older = read(bare(text)), [line for line in found if line.text != text and not line.todo]
-    last = told_last or max((line for line in older), key=lambda line: line.order, default=Line("", "")).source
-    enough = 1.2 if CORRECTS.match(text) else 1.5 if SHIFTED.search(text) else 2.4
-    best: tuple[float, tuple[str, int]] = (0.0, ("", 0))
-    chosen = None
-    for line in older:
-        total, same_thing = _shared(new, read(bare(line.text)))
-        meant = takes_place(text, line.text, last=line.source == last)
-        least = 2.4 if enough == 1.5 and not same_thing else enough
-        if (meant or (total >= least and not apart(text, line.text))) and (
-            key := (total + meant + 0.5 * (meant and line.source == last), line.order)
-        ) > best:
-            best, chosen = key, line
-    return chosen
-
-
-# Words that say when: two lines that have no more in common speak of other matters.
-_DAY = late(
-    r"\A(?:januar|februar|m[aä]r|april|mai|may|ju[nl]|august|september|o[kc]tob|novem|de[cz]em|mon(?!a|e|i)|tue|wed|thu|fri|sat|sun|die?nst|mittwo|donners|freit|samst|sonn"
-    r"|first|second|third|last|next|erst|zweit|dritt|letzt|näch|nach|week|woch|month|monat|year|jahr|day|tag|today|heut|tomorr|morg|even|abend|half|halb|from|nur|only)"
-)
-_MEASURED = ({"@time", "@often"}, {"@money", "@figure", "@number", "@code"})
-
-
-def _shared(new: Reading, old: Reading) -> tuple[float, bool]:
-    """Return how much two lines have in common, and whether both give a time, or a figure, for the same thing."""
-    total, thing = 0.0, False
-    for word in new.words:
-        near = max((alike(word, told) for told in old.parts if not told.light), default=0.0)
-        named = any(told.name and told.stem == word.stem for told in old.words)
-        if not word.light:
-            total += 1.4 if named else near * (1.4 if word.inside else 1.0)
-            thing = thing or (
-                near >= 0.65
-                and not (named or word.name or word.trait or _DAY.match(word.stem) or word.stem[:1].isdigit())
-            )
-    alike_values = any(new.values & kind and old.values & kind for kind in _MEASURED)
-    return total + (0.5 if alike_values and thing else 0.0), alike_values and thing

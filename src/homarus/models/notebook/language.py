@@ -58,7 +58,7 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@money": late(rf"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand|franken|francs)\b|(?:[$£€¥]|\b(?:eur|chf|usd|gbp))\s?\d|\d\s?(?:[$£€¥]|[km]\b|(?:eur|euros?|usd|cad|chf|gbp|dollars?|cents?)\b)|\d (?:an?|per|pro|je|the|die|das|im|in der) {_EACH}\b", re.IGNORECASE),
     "@sum": late(r"\d[.,]\d{3}\b|(?<![-–])\b\d{2,},\d\d\b"),
     "@figure": late(rf"\d|\b(?:one|{_COUNT}|half|halbe?[nrs]?)\b", re.IGNORECASE),
-    "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),
+    "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?!\d|[.,]\d)"),
     "@email": late(r"[\w.+-]+@[\w-]+\.\w+"),
     "@link": late(r"https?://|\bwww\.|\b[\w-]+\.(?:com|org|net|de|io|internal)\b"),
     "@code": late(r"\[redacted|\b(?=\S*\d)(?=\S*[A-Za-z!-])\S{4,}|\b\d{4,}\b|\b\d+(?:[ -]\d+){2,}\b|[\"“„]\w+[\"”“]"),

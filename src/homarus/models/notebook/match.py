@@ -17,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from homarus.core.patterns import late
-from homarus.models.notebook.corrections import CANCELS, claim, takes_place
-from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
+from homarus.models.notebook.corrections import CANCELS, claim, left, takes_place
+from homarus.models.notebook.days import whether
+from homarus.models.notebook.language import Reading, Word, alike, inside, listed, read, stem, valued
 
 _ORDINAL = [late(rf"\b(?:{words})\b", re.IGNORECASE) for words in (
     r"first|1st|erste[nrsm]?|erstes", r"second|2nd|zweite[nrsm]?", r"third|3rd|dritte[nrsm]?", r"last|previous|letzte[nrsm]?|vorige[nrsm]?", r"next|nächste[nrsm]?",
@@ -70,6 +71,20 @@ _BY_WAY_OF = (
     ("parent", "mother", "grandmother"), ("parent", "father", "grandfather"), ("parent", "brother", "uncle"), ("parent", "sister", "aunt"),
     ("sibling", "son", "nephew"), ("sibling", "daughter", "niece"), ("sibling", "wife", "sister-in-law"), ("sibling", "husband", "brother-in-law"),
 )  # fmt: skip
+# Nobody is two of these; a child, a sibling, a pet may be any.
+_ANIMALS = frozenset({"dog", "cat", "horse", "rabbit", "budgie", "parrot", "tortoise"})
+_FAMILIES = (
+    _ANIMALS,
+    frozenset({"mother", "father", "sister", "brother", "wife", "husband", "son", "daughter"}),
+    frozenset({"grandmother", "grandfather"}),
+)
+_ROLE = r"(?:(?P<own>my|our|mein\w*|unser\w*)|the|der|die|das|de[mn])\s+(?P<kin>[^\W\d_]+)\b"
+_ABOUT = late(rf"\W*{_ROLE}(?!-| in law| ?(?-i:[A-ZÄÖÜ])?\w*['’]s?\b)", re.IGNORECASE)
+_ASKED_ABOUT = late(
+    rf"\b{_ROLE}(?!-| in law)(?:['’]s\s+(?P<whose>[^\W\d_]+))?", re.IGNORECASE
+)  # my wife's mother is no wife
+_NUMBERED = late(r"\b([^\W\d_]{3,})\s+#?(\d+)\b(?![.,:]\d)")
+_PRONOUN = late(r"\b(?:her|him|she|he|ihr|ihm|ihn|sie|er)\b", re.IGNORECASE)
 _EITHER = {"wife": "wife husband", "child": "son daughter", "parent": "mother father", "sibling": "brother sister"}
 
 
@@ -175,7 +190,7 @@ def _kin(role: str) -> frozenset[int]:
 
 def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases) -> list[Match]:
     """Return what each line says to the question; a word that many of the lines have tells little."""
-    table = [[_covers(word, line, known) for word in asked.words] for _, line in lines]
+    table = [[covers(word, line, known) for word in asked.words] for _, line in lines]
     often = [sum(row[at] >= 0.5 for row in table) for at in range(len(asked.words))]
     rare = [1 / (1 + 0.3 * log2(max(1, many))) for many in often]
     made = [_match(asked, row, rare, text, line) for row, (text, line) in zip(table, lines, strict=True)]
@@ -184,7 +199,8 @@ def matches(asked: Reading, lines: Sequence[tuple[str, Reading]], known: Aliases
     return [replace(one, lead=max(-1.0, min(1.0, lead))) for one, lead in zip(made, ahead, strict=True)]
 
 
-def _covers(word: Word, line: Reading, known: Aliases) -> float:
+def covers(word: Word, line: Reading, known: Aliases) -> float:
+    """Return how far a line speaks of a word of a question, also by the name of the one whom it means."""
     best = max((alike(word, told) for told in line.parts), default=0.0)
     if best < 0.5 and len(word.inside) > 1:  # a phrase of which the line has every word
         best = min(max((alike(part, told) for told in line.parts), default=0.0) for part in inside(word))
@@ -195,6 +211,53 @@ def _covers(word: Word, line: Reading, known: Aliases) -> float:
     if best < 0.9 and word.stem in known and any(known[word.stem] & told.kin for told in line.words):
         best = 0.9
     return best
+
+
+def of_another(question: str, line: Reading, known: Aliases) -> bool:
+    """Say whether a line is about another animal or relative than the one that is asked about: the brother, and not the sister.
+
+    It begins with that one, speaks of the one asked for nowhere, and of nobody by a pronoun. So is one about another number of a row.
+    """
+    if _of_another_number(question, line.text):
+        return True
+    told = _ABOUT.match(line.text)
+    kind = _one_of(told["kin"]) if told else frozenset()
+    if told is None or not kind or _PRONOUN.search(line.text) or not (told["own"] or kind & _ANIMALS):
+        return False
+    asked = [
+        one["kin"]
+        for one in _ASKED_ABOUT.finditer(question)
+        if (one["own"] or _one_of(one["kin"]) & _ANIMALS) and not (one["whose"] and _kin(one["whose"]))
+    ]
+    family = next(group for group in _FAMILIES if kind & group)
+    others = [meant for word in asked if (meant := _one_of(word) & family) and not meant & kind]
+    return any(
+        covers(word, line, known) < 0.5
+        for word in read(question).words
+        if any(word.kin & _kin(one) for meant in others for one in meant)
+    )
+
+
+def _of_another_number(question: str, text: str) -> bool:
+    """Say whether a question names which one it means by a number ("item 44"), and a line has another ("item 61")."""
+    if whether(question):
+        return False
+    asked, told = (
+        [
+            (stem(noun), figure.lstrip("0"))
+            for noun, figure in _NUMBERED.findall(said)
+            if noun.lower() not in listed("stop")
+        ]
+        for said in (question, text)
+    )
+    said = {figure.lstrip("0") for figure in re.findall(r"\d+", text)}
+    return any(figure not in said and any(noun == one for one, _ in told) for noun, figure in asked)
+
+
+@lru_cache(maxsize=1024)
+def _one_of(word: str) -> frozenset[str]:
+    """Return which of the relatives and animals that rule one another out a word stands for."""
+    return frozenset(one for group in _FAMILIES for one in group if _kin(word) & _kin(one))
 
 
 def _another(question: str, text: str) -> float:
@@ -294,12 +357,14 @@ def rivals(asked: Reading, later: Reading, former: Reading, known: Aliases) -> b
         return True
     if "@time" in asked.wanted:
         return "@time" in later.values
+    if "@place" in asked.wanted and left(later.text):
+        return True
     named = bool(new.names - {word.stem for word in former.words}) or (
-        "@place" in asked.wanted and bool(new.places - old.places)
+        "@place" in asked.wanted and bool(new.places - old.places or (new.places and new.figures - old.figures))
     )
     if asked.wanted and not (named if {"@name", "@place"} & set(asked.wanted) else _has(asked, later) > 0):
         return False
     if takes_place(later.text, former.text, last=True) and not takes_place(later.text, former.text):
         return True  # "it is red" is about the car
-    strong = [word for word in asked.words if not word.light and _covers(word, former, known) >= 0.5]
-    return 2 * sum(_covers(word, later, known) >= 0.5 for word in strong) >= len(strong)
+    strong = [word for word in asked.words if not word.light and covers(word, former, known) >= 0.5]
+    return 2 * sum(covers(word, later, known) >= 0.5 for word in strong) >= len(strong)

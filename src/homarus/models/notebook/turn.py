@@ -28,6 +28,7 @@ from homarus.models.notebook.language import read, related
 from homarus.models.notebook.lists import on_list
 from homarus.models.notebook.pages import all_notes, files, notes_of_a_day
 from homarus.models.notebook.reader import Reader, SmallReader
+from homarus.models.notebook.replaced import same_matter
 from homarus.models.notebook.striking import ALL_TODOS, among, near, once, strike, strike_lines, take_off, undo
 from homarus.models.notebook.summary import summarize, wants_summary
 
@@ -133,7 +134,7 @@ def _keep(intent: Intent, got: Got, desk: Desk) -> Next:
         if not got:
             return [look]
         searched = [got[0]]
-        old = evidence.same_matter(text, evidence.gathered([got[0].text]), last_kept(desk.before))
+        old = same_matter(text, evidence.gathered([got[0].text]), last_kept(desk.before))
     extra: dict[str, object] = {"kind": "opinion"} if _OPINION.search(text) else {}
     if old is not None and "#L" in old.source:
         extra["supersedes"] = old.source
