@@ -39,6 +39,7 @@ from homarus.core.redact import redacted
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
+from homarus.queue.collect import message_id
 from homarus.runtime.reply import REPLY, footer
 
 MAX_TOOLS = 100
@@ -177,7 +178,7 @@ class ChatView:
         self._told = False  # of a turn that began or ended since this session was entered
         self._opened = 0
         self.cost = 0.0
-        # The messages that were typed here; those of others are shown as they are heard. None shows nobody's.
+        # The ids of the messages that were typed here; those of others are shown as they are heard. None shows nobody's.
         self.own: set[str] | None = None
 
     def enter(self, asked: dict[str, ApprovalAsked]) -> None:
@@ -287,7 +288,7 @@ class ChatView:
     def _user(self, event: UserAccepted) -> list[Block]:
         """Show what somebody else said here, as another terminal does; a report of a sub-agent is told already."""
         message = event.message
-        other = self.own is not None and message.idempotency_key not in self.own and not message.provenance
+        other = self.own is not None and message_id(message.idempotency_key) not in self.own and not message.provenance
         blocks = [said_by_user(message.text)] if other else []
         return [*blocks, Block("note", "↳ steered")] if event.steered else blocks
 
