@@ -661,7 +661,8 @@ async def test_ctrl_c_at_a_question_leads_back_to_the_shell_at_once(tmp_path: Pa
         await screen.until("y once")
         screen.type(CTRL_C)
         assert await screen.ended() == 130
-        assert "homarus: stopped" in screen.text
+        assert "\nhomarus: stopped" in screen.text
+        assert "\n⏺ exec" in screen.text
         assert not (house.workspace / "made.txt").exists()
 
 
@@ -689,6 +690,42 @@ async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> Non
             gate.set()
             await screen.until("answer to hello")
             assert await screen.ended() == 0
+
+
+async def test_progress_stays_on_the_screen_while_a_long_paragraph_comes_quickly(tmp_path: Path) -> None:
+    pieces = [piece for number in range(250) for piece in data(choice({"content": f"word{number} "}), end=False)]
+
+    def rule(_body: Any, _number: int) -> Say:
+        return Say(answer=Answer([*pieces, *data(*openai_tail("stop"))], pause=0.02))
+
+    async with home(tmp_path, rule) as house, terminal(house.env, "agent", "go") as screen:
+        await screen.until("writing")
+        for _ in range(100):
+            assert "Ctrl-C stops" in screen.text
+            await asyncio.sleep(0.02)
+        await screen.until("word249", gone="Ctrl-C stops")
+        assert await screen.ended() == 0
+
+
+async def test_a_stream_at_a_terminal_shows_what_is_done_asks_and_keeps_its_text_whole(tmp_path: Path) -> None:
+    said = "It is made, and a line is not broken by what goes on beside it."
+    pieces = [piece for word in said.split(" ") for piece in data(choice({"content": f"{word} "}), end=False)]
+    async with careful_home(tmp_path) as house:
+
+        def rule(_body: Any, number: int) -> Say:
+            call = Say("I make it.", calls=(("exec", {"command": "sleep 2; echo made > made.txt"}),))
+            return Say(answer=Answer([*pieces, *data(*openai_tail("stop"))], pause=0.1)) if number else call
+
+        house.server.rule = rule
+        async with terminal(house.env, "agent", "--stream", "make it") as screen:
+            await screen.until("I make it.\n? sleep 2", "y once · n no")
+            screen.type("a\r")
+            await screen.until("once only")
+            screen.type("y\r")
+            await screen.until("exec sleep 2", "Ctrl-C stops")
+            await screen.until("⏺ exec sleep 2; echo made > made.txt · 2", said, gone="Ctrl-C stops")
+            assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists()
 
 
 async def test_what_a_program_gets_is_the_answer_while_a_person_watches(tmp_path: Path) -> None:
