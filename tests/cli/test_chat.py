@@ -26,7 +26,16 @@ from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Kind, Markdown, difference, past
 from homarus.cli.output import width, wrapped
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
+from homarus.core.events import (
+    ApprovalAsked,
+    CompactionEnded,
+    CompactionStarted,
+    ModelCalled,
+    RunStarted,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.runtime.client import RunOptions
 from homarus.runtime.library import Agent
@@ -74,6 +83,24 @@ def test_tools_fold_to_a_line_and_open_again() -> None:
     assert opened is not None
     assert '"path": "notes.md"' in opened.text
     assert "x" * 1500 in opened.text
+
+
+def test_a_command_that_failed_does_not_look_like_one_that_worked() -> None:
+    view = ChatView(lambda: 0.0)
+    view.take(ToolStarted("c1", "exec", {"command": "exit 3"}))
+    (line,) = view.take(ToolEnded(ToolResult("c1", "exec", (Text("x"),), details={"exitCode": 3}), 1.5))
+    assert line == Block("failed", "exec exit 3 · 1.5 s · exit 3 · 1 B")
+    view.take(ToolStarted("c2", "exec", {"command": "true"}))
+    (line,) = view.take(ToolEnded(ToolResult("c2", "exec", (Text("x"),), details={"exitCode": 0}), 1.5))
+    assert line.kind == "tool"
+
+
+def test_whoever_asks_for_a_compaction_is_told_once_that_there_was_none() -> None:
+    view, ended = ChatView(lambda: 0.0), CompactionEnded(ok=False, reason="too short")
+    view.take(CompactionStarted("manual"))
+    assert view.take(ended) == []
+    view.take(CompactionStarted("threshold"))
+    assert view.take(ended) == [Block("note", "🧹 not compacted: too short")]
 
 
 def test_a_retry_voids_what_was_not_printed_yet() -> None:

@@ -298,6 +298,26 @@ async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     assert "lock" not in second.text
 
 
+async def test_a_session_is_shown_by_its_name(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        async with house.chat() as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("hello\r/name attic\r")
+            await screen.until(gone=STATUS, when=lambda lines: any(line.endswith("· attic") for line in lines))
+        async with house.chat() as screen:
+            await screen.until("🦞 main · attic · 2 messages so far")
+
+
+async def test_a_chat_in_a_folder_that_is_gone_is_a_chat(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    words = ("bash", "-c", f'rmdir {tmp_path}/gone && exec {sys.executable} -m homarus "$@"', "homarus")
+    async with home(tmp_path) as house, house.chat(cwd=tmp_path / "gone", program=words) as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("hello @no")
+        screen.type("\r")
+        await screen.until("answer to hello")
+
+
 async def test_two_terminals_go_on_together_after_one_starts_over_and_the_list_leads_back(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat(size=(100, 30)) as first:
         await first.until("a new session", STATUS)
@@ -673,6 +693,28 @@ async def test_ctrl_c_leaves_a_chat_in_lines_at_once(tmp_path: Path) -> None:
         screen.type(f"half a li{CTRL_C}")
         assert await screen.ended() == 130
         assert "homarus: stopped" in screen.text
+
+
+async def test_a_chat_in_lines_shows_progress_and_takes_no_line_that_was_typed_before_for_an_answer(
+    tmp_path: Path,
+) -> None:
+    async with careful_home(tmp_path) as house:
+
+        def rule(body: Any, number: int) -> Say:
+            call = Say(calls=(("exec", {"command": "echo made > made.txt; sleep 1"}),))
+            return echo(body, number) if number else call
+
+        house.server.rule = rule
+        async with terminal(house.env, "chat", "--plain") as screen:
+            screen.type("make it\ryesterday\ry\r")
+            await screen.until("y once · n no:")
+            await asyncio.sleep(0.5)
+            screen.type("y\r")
+            await screen.until("allow-once: echo made", "Ctrl-C stops")
+            await screen.until("⏺ exec echo made", "answer to make it", "answer to yesterday", "answer to y\n")
+            screen.type(CTRL_D)
+            assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists()
 
 
 async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> None:

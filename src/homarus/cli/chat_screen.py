@@ -185,7 +185,8 @@ class Screen:
         for block in past(said):
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
-        self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
+        who = " · ".join(filter(None, (agent.key.agent_id, view.label)))
+        self._say(Block("note", f"🦞 {who} · {begun} · /help · /sessions · Ctrl-D leaves"))
         self._follow()
         await self._printing.join()  # before the line is there: it need not be drawn over
 
@@ -339,7 +340,7 @@ class Screen:
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
-        view.usage = status.row.response_usage
+        view.usage, view.label = status.row.response_usage, status.row.label or ""
         return status
 
     def _say(self, block: Block) -> None:
@@ -408,7 +409,7 @@ class Screen:
             parts.append(f"{view.used:,}{share}")
         if view.cost:
             parts.append(f"${view.cost:.4f}" if view.cost < 1 else f"${view.cost:.2f}")
-        parts.append(str(self._agent.key))
+        parts.append(view.label or str(self._agent.key))
         if view.waiting:
             parts.append(f"{view.waiting} waiting")
         if self._elsewhere:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK_SECONDS = 0.2
-_ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
+# Whole words: a line that begins like one was perhaps meant for something else.
+_ANSWERS = {"y": "allow-once", "yes": "allow-once", "a": "allow-always", "always": "allow-always"}
 
 
 def _find_keyboard() -> TextIO | None:
@@ -58,7 +59,10 @@ class LiveAnswer:
     Without `answer` that is for somebody else to show: through `write`, or while this is `aside`.
     """
 
-    def __init__(self, app: App, agent: Agent, row: SessionEntry, *, answer: bool = True) -> None:
+    def __init__(
+        self, app: App, agent: Agent, row: SessionEntry, *, answer: bool = True, typed: Lines | None = None
+    ) -> None:
+        """Questions are answered at the keyboard. Where somebody reads lines from it already, these are `typed`."""
         self._app = app
         self._answer = answer
         self._begun = time.monotonic()
@@ -75,6 +79,8 @@ class LiveAnswer:
         # A question that nobody sees is none.
         self._keyboard = _find_keyboard() if app.out.err.isatty() else None
         self._typed = Lines(self._keyboard) if self._keyboard is not None else None
+        if typed is not None and self._keyboard is sys.stdin:
+            self._typed = typed
         self._leave = agent.client.attend(agent.key) if self._typed is not None else None
         self._one_question = asyncio.Lock()
 
@@ -168,7 +174,8 @@ class LiveAnswer:
     async def _ask(self, asked: ApprovalAsked, typed: Lines) -> None:
         """Ask on the terminal, one question after the other; the turn can still be stopped meanwhile."""
         async with self._one_question:
-            decision = await self._decision(typed, lasting=asked.lasting)
+            with typed.anew():
+                decision = await self._decision(typed, lasting=asked.lasting)
         try:
             self._put(self._app.out.err, f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
         except HomarusError as problem:
@@ -180,7 +187,7 @@ class LiveAnswer:
             self._put(self._app.out.err, f"allow?  y once{' · a always' if lasting else ''} · n no: ")
             line = await typed.next()
             self._within = self._within and not line.endswith("\n")  # what is typed is shown, Enter included
-            decision = _ANSWERS.get(line.strip().lower()[:1], "deny")
+            decision = _ANSWERS.get(line.strip().lower(), "deny")
             if lasting or decision != "allow-always":
                 return decision
             self._put(self._app.out.err, "this can be allowed once only\n")
