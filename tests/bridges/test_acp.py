@@ -29,6 +29,7 @@ class Editor:
     def __init__(self, answer: str = "allow-once") -> None:
         self.updates: list[Any] = []
         self.questions: list[Any] = []
+        self.offered: list[list[str]] = []
         self.answer = answer
 
     def on_connect(self, conn: Any) -> None:
@@ -39,6 +40,7 @@ class Editor:
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
         self.questions.append(tool_call)
+        self.offered.append([each.option_id for each in options])
         if self.answer == "fail":
             raise RequestError.internal_error()
         if self.answer == "cancel":
@@ -90,6 +92,16 @@ async def test_a_turn_with_a_tool_and_an_approval(tmp_path: Path) -> None:
         await conn.load_session(cwd="/", session_id=session, mcp_servers=[])
         assert editor.kinds()[:3] == ["user_message_chunk", "tool_call", "tool_call_update"]
         assert editor.said() == "made it"
+
+
+async def test_always_is_offered_only_where_something_can_be_allowed_for_good(tmp_path: Path) -> None:
+    calls = [Line(calls=(("exec", {"command": each}),)) for each in ("ls .", "ls . > made")]
+    house = House(tmp_path, *calls, "done", config={**OFF, "tools": {"exec": {"mode": "ask"}}})
+    editor = Editor()
+    async with house.agent() as agent, joined(AcpAgent(agent.client, ""), editor) as conn:
+        session = (await conn.new_session(cwd="/", mcp_servers=[])).session_id
+        await conn.prompt(session_id=session, prompt=[text_block("run both")])
+    assert ["allow-always" in each for each in editor.offered] == [True, False]
 
 
 @pytest.mark.parametrize("answer", ["deny", "cancel", "fail", "nonsense"])

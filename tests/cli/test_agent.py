@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.screen import terminal
 from tests.models.servers import Answer, choice, data, serving
 
 from homarus.cli.agent import command
@@ -227,6 +228,49 @@ async def test_a_pipe_is_told_on_standard_error_that_a_model_is_asked_again(
         out, err = await asyncio.wait_for(process.communicate(), 60)
     assert err.decode() == "homarus: slow/m: server error; trying again in 1 s\n"
     assert out.decode() == "Hello\n"
+
+
+async def until_in(folder: Path, text: str) -> None:
+    """Wait until a file below a folder holds a text."""
+    async with asyncio.timeout(120):
+        while not any(text in path.read_text() for path in folder.rglob("*") if path.is_file()):
+            await asyncio.sleep(0.02)
+
+
+async def test_an_interrupt_takes_back_what_another_program_has_not_taken_yet(home: Path) -> None:
+    async with serving(Answer(data(choice({"content": "Once"}), end=False), hang=True)) as server:
+        asks(home, server.url)
+        first = await started(home, "the first", "--stream")
+        assert first.stdout is not None
+        await asyncio.wait_for(first.stdout.read(4), 120)
+        second = await started(home, "the second")
+        await until_in(home / ".openclaw/homarus", "the second")
+        second.send_signal(signal.SIGINT)
+        _, err = await asyncio.wait_for(second.communicate(), 60)
+        first.send_signal(signal.SIGINT)
+        await first.communicate()
+    assert second.returncode == 130
+    assert err.decode().splitlines()[-1] == "homarus: stopped"
+    assert not any("the second" in path.read_text() for path in (home / ".openclaw").rglob("*.json*"))
+
+
+async def test_an_interrupt_says_that_another_program_has_taken_the_message(home: Path) -> None:
+    async with serving(Answer(data(choice({"content": "Once"}), end=False), hang=True)) as server:
+        asks(home, server.url)
+        env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        async with terminal(env, "agent", "the first", "--stream") as first:  # as a person is there, it takes letters
+            await first.until("Once")
+            second = await started(home, "the second", "--json")
+            await until_in(home / ".openclaw/homarus", "the second")
+            letters = home / ".openclaw/homarus/letters"
+            async with asyncio.timeout(120):
+                while any(letters.glob("*.json")):
+                    await asyncio.sleep(0.02)
+            second.send_signal(signal.SIGINT)
+            out, err = await asyncio.wait_for(second.communicate(), 60)
+    assert second.returncode == 130
+    assert "stopped waiting; the message stays with the program that has the session open" in err.decode()
+    assert json.loads(out)["status"] == "aborted"
 
 
 async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:

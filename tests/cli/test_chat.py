@@ -4,7 +4,7 @@ import asyncio
 import io
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,19 @@ from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Kind, Markdown, difference, past
 from homarus.cli.output import width, wrapped
 from homarus.core.clock import Clock, SystemClock
-from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
+from homarus.core.events import (
+    ApprovalAsked,
+    CompactionEnded,
+    CompactionStarted,
+    ModelCalled,
+    RunStarted,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.runtime.client import RunOptions
+from homarus.runtime.library import Agent
 
 
 @pytest.fixture
@@ -73,6 +83,24 @@ def test_tools_fold_to_a_line_and_open_again() -> None:
     assert opened is not None
     assert '"path": "notes.md"' in opened.text
     assert "x" * 1500 in opened.text
+
+
+def test_a_command_that_failed_does_not_look_like_one_that_worked() -> None:
+    view = ChatView(lambda: 0.0)
+    view.take(ToolStarted("c1", "exec", {"command": "exit 3"}))
+    (line,) = view.take(ToolEnded(ToolResult("c1", "exec", (Text("x"),), details={"exitCode": 3}), 1.5))
+    assert line == Block("failed", "exec exit 3 · 1.5 s · exit 3 · 1 B")
+    view.take(ToolStarted("c2", "exec", {"command": "true"}))
+    (line,) = view.take(ToolEnded(ToolResult("c2", "exec", (Text("x"),), details={"exitCode": 0}), 1.5))
+    assert line.kind == "tool"
+
+
+def test_whoever_asks_for_a_compaction_is_told_once_that_there_was_none() -> None:
+    view, ended = ChatView(lambda: 0.0), CompactionEnded(ok=False, reason="too short")
+    view.take(CompactionStarted("manual"))
+    assert view.take(ended) == []
+    view.take(CompactionStarted("threshold"))
+    assert view.take(ended) == [Block("note", "🧹 not compacted: too short")]
 
 
 def test_a_retry_voids_what_was_not_printed_yet() -> None:
@@ -172,8 +200,17 @@ async def test_each_line_of_a_pipe_is_a_message(house: House) -> None:
 class Terminal:
     """A chat screen whose keys a test presses."""
 
-    def __init__(self, house: House, tmp_path: Path, *, pace: int = 1, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        house: House,
+        tmp_path: Path,
+        *,
+        pace: int = 1,
+        clock: Clock | None = None,
+        client: Callable[[Any], Any] = lambda client: client,
+    ) -> None:
         self.house = house
+        self.client = client  # what stands between the screen and the home
         self.clock = clock  # of the home
         self.pace = pace  # how fast the clock of the view goes
         self.history = ChatHistory(tmp_path / "chat-history")
@@ -181,7 +218,8 @@ class Terminal:
         self.printed: list[Block] = []
 
     async def play(self, steps: Any) -> None:
-        async with self.house.agent(clock=self.clock) as agent:
+        async with self.house.agent(clock=self.clock) as opened:
+            agent = Agent(self.client(opened.client), opened.key)
             with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
                 clock = asyncio.get_running_loop().time
                 view = ChatView(lambda: self.pace * clock())
@@ -242,6 +280,41 @@ async def test_typing_while_it_works_steers_and_escape_stops(terminal: Terminal)
 
     await terminal.play(steps)
     assert terminal.house.model.prompts == ["start", "and this too"]
+
+
+class Distant:
+    """A client as that of a gateway can be: a turn tells that it has heard a message before the sender is told that it came."""
+
+    def __init__(self, client: Any, answered: Callable[[], bool]) -> None:
+        self._client = client
+        self._answered = answered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def send(self, session: Any, text: str, options: RunOptions) -> Any:
+        taken = await self._client.send(session, text, options)
+        await until(self._answered)
+        return taken
+
+
+async def test_a_message_that_is_answered_before_its_sender_hears_that_it_came_is_shown_once_and_stays_sent(
+    house: House, tmp_path: Path
+) -> None:
+    def is_answered() -> bool:
+        return terminal.has("markdown", "answer 1")
+
+    terminal = Terminal(house, tmp_path, client=lambda client: Distant(client, is_answered))
+
+    async def steps(press, view, screen) -> None:
+        press("hello there\r")
+        await until(lambda: is_answered() and not view.running)
+        press("/whoami\r")
+        await until(lambda: screen.has("detail", "You are the owner"))
+        assert screen.line.text == ""
+
+    await terminal.play(steps)
+    assert [block.text for block in terminal.printed if block.kind == "user"] == ["hello there", "/whoami"]
 
 
 async def test_what_no_turn_has_heard_comes_back_into_the_line_when_the_session_starts_over(terminal: Terminal) -> None:
@@ -351,6 +424,24 @@ async def test_a_question_of_the_running_turn_is_answered_with_one_key(tmp_path:
 
     await terminal.play(steps)
     assert (house.workspace / "made.txt").exists() is ran
+
+
+async def test_what_can_be_allowed_once_only_is_not_lost_to_an_answer_for_good(tmp_path: Path) -> None:
+    command = Line("", (("exec", {"command": "echo made > made.txt && cat made.txt"}),))
+    config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}, "tools": {"exec": {"mode": "ask"}}}
+    house = House(tmp_path, command, "done", config=config)
+    terminal = Terminal(house, tmp_path, pace=1_000)
+
+    async def steps(press, view, screen) -> None:
+        press("make it\r")
+        await until(lambda: screen.has("warning", "echo made") and view.answerable)
+        press("a")
+        await until(lambda: screen.has("note", "once only"))
+        press("y")
+        await until(lambda: screen.has("markdown", "done"))
+
+    await terminal.play(steps)
+    assert (house.workspace / "made.txt").exists()
 
 
 def test_a_key_pressed_as_a_question_comes_up_is_no_answer() -> None:

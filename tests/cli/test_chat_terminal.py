@@ -298,6 +298,26 @@ async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     assert "lock" not in second.text
 
 
+async def test_a_session_is_shown_by_its_name(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        async with house.chat() as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("hello\r/name attic\r")
+            await screen.until(gone=STATUS, when=lambda lines: any(line.endswith("· attic") for line in lines))
+        async with house.chat() as screen:
+            await screen.until("🦞 main · attic · 2 messages so far")
+
+
+async def test_a_chat_in_a_folder_that_is_gone_is_a_chat(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    words = ("bash", "-c", f'rmdir {tmp_path}/gone && exec {sys.executable} -m homarus "$@"', "homarus")
+    async with home(tmp_path) as house, house.chat(cwd=tmp_path / "gone", program=words) as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("hello @no")
+        screen.type("\r")
+        await screen.until("answer to hello")
+
+
 async def test_two_terminals_go_on_together_after_one_starts_over_and_the_list_leads_back(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat(size=(100, 30)) as first:
         await first.until("a new session", STATUS)
@@ -661,7 +681,8 @@ async def test_ctrl_c_at_a_question_leads_back_to_the_shell_at_once(tmp_path: Pa
         await screen.until("y once")
         screen.type(CTRL_C)
         assert await screen.ended() == 130
-        assert "homarus: stopped" in screen.text
+        assert "\nhomarus: stopped" in screen.text
+        assert "\n⏺ exec" in screen.text
         assert not (house.workspace / "made.txt").exists()
 
 
@@ -672,6 +693,28 @@ async def test_ctrl_c_leaves_a_chat_in_lines_at_once(tmp_path: Path) -> None:
         screen.type(f"half a li{CTRL_C}")
         assert await screen.ended() == 130
         assert "homarus: stopped" in screen.text
+
+
+async def test_a_chat_in_lines_shows_progress_and_takes_no_line_that_was_typed_before_for_an_answer(
+    tmp_path: Path,
+) -> None:
+    async with careful_home(tmp_path) as house:
+
+        def rule(body: Any, number: int) -> Say:
+            call = Say(calls=(("exec", {"command": "echo made > made.txt; sleep 1"}),))
+            return echo(body, number) if number else call
+
+        house.server.rule = rule
+        async with terminal(house.env, "chat", "--plain") as screen:
+            screen.type("make it\ryesterday\ry\r")
+            await screen.until("y once · n no:")
+            await asyncio.sleep(0.5)
+            screen.type("y\r")
+            await screen.until("allow-once: echo made", "Ctrl-C stops")
+            await screen.until("⏺ exec echo made", "answer to make it", "answer to yesterday", "answer to y\n")
+            screen.type(CTRL_D)
+            assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists()
 
 
 async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> None:
@@ -689,6 +732,42 @@ async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> Non
             gate.set()
             await screen.until("answer to hello")
             assert await screen.ended() == 0
+
+
+async def test_progress_stays_on_the_screen_while_a_long_paragraph_comes_quickly(tmp_path: Path) -> None:
+    pieces = [piece for number in range(250) for piece in data(choice({"content": f"word{number} "}), end=False)]
+
+    def rule(_body: Any, _number: int) -> Say:
+        return Say(answer=Answer([*pieces, *data(*openai_tail("stop"))], pause=0.02))
+
+    async with home(tmp_path, rule) as house, terminal(house.env, "agent", "go") as screen:
+        await screen.until("writing")
+        for _ in range(100):
+            assert "Ctrl-C stops" in screen.text
+            await asyncio.sleep(0.02)
+        await screen.until("word249", gone="Ctrl-C stops")
+        assert await screen.ended() == 0
+
+
+async def test_a_stream_at_a_terminal_shows_what_is_done_asks_and_keeps_its_text_whole(tmp_path: Path) -> None:
+    said = "It is made, and a line is not broken by what goes on beside it."
+    pieces = [piece for word in said.split(" ") for piece in data(choice({"content": f"{word} "}), end=False)]
+    async with careful_home(tmp_path) as house:
+
+        def rule(_body: Any, number: int) -> Say:
+            call = Say("I make it.", calls=(("exec", {"command": "sleep 2; echo made > made.txt"}),))
+            return Say(answer=Answer([*pieces, *data(*openai_tail("stop"))], pause=0.1)) if number else call
+
+        house.server.rule = rule
+        async with terminal(house.env, "agent", "--stream", "make it") as screen:
+            await screen.until("I make it.\n? sleep 2", "y once · n no")
+            screen.type("a\r")
+            await screen.until("once only")
+            screen.type("y\r")
+            await screen.until("exec sleep 2", "Ctrl-C stops")
+            await screen.until("⏺ exec sleep 2; echo made > made.txt · 2", said, gone="Ctrl-C stops")
+            assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists()
 
 
 async def test_what_a_program_gets_is_the_answer_while_a_person_watches(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import pty
 from pathlib import Path
 
 from homarus.cli.lines import Lines
@@ -42,6 +43,20 @@ async def test_whoever_stops_waiting_takes_nothing_away() -> None:
         await asyncio.gather(waiting, return_exceptions=True)
         os.write(ours, b"for the next reader\n")
         assert os.read(theirs, 100) == b"for the next reader\n"
+        os.close(ours)
+
+
+async def test_what_was_typed_before_is_read_after_what_is_typed_anew() -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="utf-8") as stream:
+        lines = Lines(stream)
+        os.write(ours, b"one\ntwo\n")
+        assert await lines.next() == "one\n"
+        os.write(ours, b"three\n")
+        with lines.anew():
+            os.write(ours, b"an answer\n")
+            assert await lines.next() == "an answer\n"
+        assert [await lines.next(), await lines.next()] == ["two\n", "three\n"]
         os.close(ours)
 
 

@@ -24,6 +24,8 @@ from homarus.core.errors import ConfigError, Unknown
 from homarus.core.events import ApprovalAsked, MessageEnded, RunEnded, RunEvent, RunStarted, TextDelta, ToolEnded
 from homarus.core.messages import Trust
 from homarus.gateway.remote import RemoteClient, Unreachable, address_of
+from homarus.queue.modes import Overrides
+from homarus.queue.settings import Mode
 from homarus.runtime.client import RunOptions
 from homarus.runtime.functions import function_tool
 from homarus.runtime.local import LocalClient
@@ -85,6 +87,20 @@ async def test_steering_stopping_and_listening(agent: Agent, home: Served) -> No
     seen = len(heard)
     await agent.ask("unheard")
     assert len(heard) == seen
+
+
+async def test_the_turn_of_one_message_is_ended_and_that_of_another_is_not(agent: Agent, home: Served) -> None:
+    home.house.model.hold()
+    heard: list[RunEvent] = []
+    agent.listen(heard.append)
+    turn = asyncio.ensure_future(agent.ask("begin", options=RunOptions(message_id="first-one")))
+    await until(lambda: home.house.model.active == 1)
+    later = await agent.send("and later", options=RunOptions(message_id="later-one", queue=Overrides(Mode.FOLLOWUP)))
+    assert later.item is not None
+    assert not await agent.client.abort_turn_of(agent.key, "later-one", "interrupted")
+    assert not turn.done()
+    assert await agent.client.abort_turn_of(agent.key, "first-one", "interrupted")
+    assert (await turn).status == "aborted"
 
 
 async def test_a_command_is_answered_and_a_problem_is_said(agent: Agent) -> None:

@@ -155,6 +155,15 @@ async def test_fast_says_where_there_is_no_faster_queue(tmp_path: Path) -> None:
         assert "no faster queue" not in (await agent.ask("/fast default")).text
 
 
+async def test_think_says_where_a_model_does_not_think(tmp_path: Path) -> None:
+    plain = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "models": [{"id": "plain"}]}
+    async with House(tmp_path, config={"models": {"providers": {"mine": plain}}}).agent() as agent:
+        await agent.ask("/model mine/plain")
+        assert "mine/plain does not think" in (await agent.ask("/think high")).text
+        assert "does not think" not in (await agent.ask("/think off")).text
+        assert "does not think" not in (await agent.ask("/think default")).text
+
+
 async def test_exec_choices_beside_a_text_hold_for_that_message(tmp_path: Path) -> None:
     house = House(tmp_path)
     async with house.agent() as agent:

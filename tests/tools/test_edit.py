@@ -13,7 +13,7 @@ from tests.tools.context import context
 from homarus.core.errors import ToolError
 from homarus.tools.edit import edit_tool
 from homarus.tools.paths import Reach
-from homarus.tools.textedit import Edit, apply, loose, unbroken
+from homarus.tools.textedit import Edit, apply, compare, loose, unbroken
 
 TOOLS = [edit_tool(Reach())]
 WORDS = st.lists(
@@ -45,6 +45,20 @@ async def test_what_is_asked_changes_and_nothing_else(
     (ctx.workspace / "f").write_bytes(before.encode())
     await say(TOOLS, "edit", ctx, path="f", oldText=old, newText=new)
     assert (ctx.workspace / "f").read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "diff"),
+    [
+        ("a\nb\nc\n", "a\nB\nc\nd\n", "@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d"),
+        ("a\n\n", "b\n\n", "@@ -1,2 +1,2 @@\n-a\n+b\n "),
+        ("", "a\n", "@@ -0,0 +1 @@\n+a"),
+        ("a", "a\n", "@@ -1 +1,2 @@\n a\n+"),
+        ("a\n", "a\n", ""),
+    ],
+)
+def test_a_difference_counts_the_lines_of_the_file_and_no_other(old: str, new: str, diff: str) -> None:
+    assert compare(old, new).diff == diff
 
 
 async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:

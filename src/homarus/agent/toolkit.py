@@ -101,7 +101,7 @@ class Approvers:
         """Show the question to everybody who attends: any one of them tells all who listen, so one is asked to."""
         own = bool(self._here.get(request.session))
         reason = request.reason if own else f"a sub-agent asks: {request.reason}"
-        asked = ApprovalAsked(request.id, request.summary, reason, request.expires_ms)
+        asked = ApprovalAsked(request.id, request.summary, reason, request.expires_ms, request.lasting)
         for emit in self._attending(request)[:1]:
             emit(asked)
 

@@ -216,7 +216,8 @@ class AcpAgent:
 
         body = [tool_content(text_block(f"{asked.title}\n\n{asked.detail}"))]
         call = schema.ToolCallUpdate(tool_call_id=asked.approval_id, title=single_line(asked.title, 200), content=body)
-        options = [schema.PermissionOption(option_id=each, name=name, kind=kind) for each, name, kind in _OPTIONS]
+        offered = [each for each in _OPTIONS if asked.lasting or each[0] != "allow-always"]
+        options = [schema.PermissionOption(option_id=each, name=name, kind=kind) for each, name, kind in offered]
         decision = "deny"
         try:
             answer = await self._editor.request_permission(session_id=session_id, tool_call=call, options=options)

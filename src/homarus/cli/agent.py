@@ -6,14 +6,14 @@ import asyncio
 import base64
 import os
 import select
-import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
+from uuid import uuid4
 
 import click
 import msgspec
@@ -22,7 +22,8 @@ from msgspec import Struct
 from homarus.agent.home import Home
 from homarus.cli import complete
 from homarus.cli.app import App
-from homarus.cli.failures import say
+from homarus.cli.failures import STOPPED, say
+from homarus.cli.interrupts import Interrupts
 from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import problem_line
 from homarus.core.clock import SystemIds
@@ -40,7 +41,8 @@ from homarus.runtime.runtime import Runtime
 from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from homarus.cli.one_shot import LiveAnswer
 
 
 _folder = click.Path(exists=True, file_okay=False, resolve_path=True)
@@ -130,6 +132,7 @@ def command(
         thinking=_level(thinking),
         seconds=timeout,
         children="all",
+        message_id=str(uuid4()),
     )
 
     async def turn() -> int:
@@ -139,26 +142,36 @@ def command(
             row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
-            with _shown(app, agent, row, as_json=as_json, stream=stream) as show, interrupts.stopping(agent):
-                async for event in agent.client.run(agent.key, said.words, options):
-                    fold.take(event)
-                    show(event)
+            with _shown(app, agent, row, fold, as_json=as_json, stream=stream) as show:
+                await _ask(agent, said.words, options, interrupts, show)
+            if interrupts.gave_up:
+                fold.take(RunEnded("", "aborted", error=interrupts.told))
             reply = fold.reply()
         if as_json and not stream:
             app.out.json(reply.to_json(str(agent.key)))
         elif not (as_json or stream or _watched(app)):
             for each in reply.texts:
                 app.out.line(each)
-        return _code(app, reply, stopped=interrupts.heard)
+        return _code(app, reply, interrupts.told)
 
-    with _Interrupts() as interrupts:
+    with Interrupts() as interrupts:
         return asyncio.run(turn())
 
 
-def _code(app: App, reply: Reply[None], *, stopped: bool) -> int:
+async def _ask(
+    agent: Agent, words: str, options: RunOptions, interrupts: Interrupts, show: Callable[[RunEvent], None]
+) -> None:
+    """Send a message and show what happens, until it is answered or a person gives it up."""
+    with interrupts.stopping(agent, options.message_id) as heard:
+        async for event in agent.client.run(agent.key, words, options):
+            heard(event)
+            show(event)
+
+
+def _code(app: App, reply: Reply[None], stopped: str) -> int:
     if stopped:
-        say("stopped")
-        return INTERRUPTED
+        say(stopped)
+        return STOPPED
     if not reply.ok:
         app.out.problem(reply.error or reply.status)
         return 1
@@ -195,28 +208,33 @@ def _watched(app: App) -> bool:
 
 @contextmanager
 def _shown(
-    app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool
+    app: App, agent: Agent, row: SessionEntry, fold: ReplyFold, *, as_json: bool, stream: bool
 ) -> Iterator[Callable[[RunEvent], None]]:
-    """Yield what shows events while they come: lines for a program, text for a pipe, everything for a person."""
-    takers = list[Callable[[RunEvent], None]]()
+    """Yield what folds events and shows them while they come: lines for a program, text for a pipe, everything for a person."""
+    takers: list[Callable[[RunEvent], None]] = [fold.take]
 
     def show(event: RunEvent) -> None:
         for take in takers:
             take(event)
 
     with ExitStack() as shown:
-        if not (app.out.err.isatty() or _watched(app)) or (stream and _watched(app)):
-            takers.append(partial(tell_beside, app.out.err))
-        else:
-            from homarus.cli.one_shot import LiveAnswer
-
-            live = LiveAnswer(app, agent, row, answer=_watched(app) and not as_json)
-            takers.append(shown.enter_context(live).take)
+        live = _live(app, agent, row, as_json=as_json, stream=stream)
+        takers.append(shown.enter_context(live).take if live else partial(tell_beside, app.out.err))
         if stream and as_json:
-            takers.append(partial(_as_line, app))
+            takers.append(partial(_as_line, app, live.aside if live else nullcontext))
         elif stream:
-            takers.append(TextStream(app.out.out, row.response_usage, row.verbose_level).take)
+            # Tools show already where a person looks on.
+            takers.append(TextStream(live or app.out.out, row.response_usage, None if live else row.verbose_level).take)
         yield show
+
+
+def _live(app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool) -> LiveAnswer | None:
+    """Return what shows a person what is going on; None where nobody looks on."""
+    if not app.out.err.isatty() and (stream or not _watched(app)):
+        return None
+    from homarus.cli.one_shot import LiveAnswer
+
+    return LiveAnswer(app, agent, row, answer=_watched(app) and not (as_json or stream))
 
 
 def tell_beside(err: TextIO, event: RunEvent) -> None:
@@ -230,9 +248,10 @@ def tell_beside(err: TextIO, event: RunEvent) -> None:
         print(problem_line(question), printable(answer), sep="\n", file=err)
 
 
-def _as_line(app: App, event: RunEvent) -> None:
-    app.out.pieces([msgspec.json.encode(event).decode() + "\n"], as_json=True)
-    app.out.out.flush()
+def _as_line(app: App, aside: Callable[[], AbstractContextManager[None]], event: RunEvent) -> None:
+    with aside():
+        app.out.pieces([msgspec.json.encode(event).decode() + "\n"], as_json=True)
+        app.out.out.flush()
 
 
 async def open_agent(app: App, agent_id: str, session: str, *, local: bool = False, newest: bool = False) -> Agent:
@@ -268,49 +287,18 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     return Agent(client, key)
 
 
-class _Interrupts:
-    """While a turn runs, the first Ctrl-C ends it cleanly; a second one, and any other, ends the program.
+class Paper(Protocol):
+    """What can be written to."""
 
-    It is there before the event loop, which then leaves the signal alone.
-    """
+    def write(self, text: str, /) -> object: ...
 
-    def __init__(self) -> None:
-        self.heard = False
-        self._stop: Callable[[], object] | None = None
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._signalled)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    @contextmanager
-    def stopping(self, agent: Agent) -> Iterator[None]:
-        """Stop this agent's turn when the signal comes."""
-
-        def stop() -> None:
-            if self.heard or not agent.stop("interrupted"):
-                raise KeyboardInterrupt
-            self.heard = True
-
-        loop = asyncio.get_running_loop()
-        self._stop = partial(loop.call_soon_threadsafe, stop)
-        try:
-            yield
-        finally:
-            self._stop = None
-
-    def _signalled(self, *_: object) -> None:
-        if self._stop is None:
-            raise KeyboardInterrupt
-        self._stop()
+    def flush(self) -> None: ...
 
 
 class TextStream:
     """Writes a turn's visible text as it comes; what the model says to the program never shows."""
 
-    def __init__(self, out: TextIO, usage: str | None = None, verbose: str | None = None) -> None:
+    def __init__(self, out: Paper, usage: str | None = None, verbose: str | None = None) -> None:
         from homarus.delivery.stream import StreamFilter
 
         self._new_filter = StreamFilter

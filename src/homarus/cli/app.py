@@ -77,9 +77,9 @@ class App:
 
         called, name = Path(sys.argv[0]), "homarus"
         if called.name == "homarus" and not shutil.which("homarus", path=self.env.get("PATH")):
-            here = Path.cwd()
-            within = called.is_relative_to(here) and called.parent != here
-            name = str(called.relative_to(here) if within else called)
+            here = current_folder()
+            within = here is not None and called.is_relative_to(here) and called.parent != here
+            name = str(called.relative_to(here) if here is not None and within else called)
         return f"{name}{self.options}"
 
     def ask_gateway(self, method: str, **params: Any) -> Any:
@@ -104,6 +104,14 @@ class App:
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":
             self.out.warn(str(problem))
+
+
+def current_folder() -> Path | None:
+    """Return the folder in which this program was started; None where it is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def _quoted(profile: str | None, config_path: Path | None) -> str:

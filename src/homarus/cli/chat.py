@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -22,7 +22,7 @@ from homarus.cli.agent import (
     which_session,
     workspace,
 )
-from homarus.cli.app import App
+from homarus.cli.app import App, current_folder
 from homarus.cli.chat_input import LEAVING, ChatHistory, Words, named
 from homarus.cli.lines import Lines
 from homarus.cli.options import pass_app
@@ -34,7 +34,9 @@ from homarus.runtime.client import RunOptions
 from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
+    from homarus.cli.one_shot import LiveAnswer
     from homarus.runtime.library import Agent
+    from homarus.sessions.row import SessionEntry
 
 
 HISTORY = "chat-history"
@@ -94,7 +96,8 @@ async def talk_with(
         async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
             if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 opening.close()
-                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
+                watch = partial(_watch, app, agent) if app.out.err.isatty() else None
+                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options, watch)
             return await _on_screen(app, agent, options, resume=resume, ready=opening.close)
 
 
@@ -137,21 +140,29 @@ async def words_of(app: App, agent: Agent) -> Words:
         commands={**known.commands, **own},
         arguments=known.arguments,
         skills=known.skills,
-        folder=str(Path.cwd()),
+        folder=str(current_folder() or ""),
         home=str(app.paths.home),
         workspace=str(resolve_workspace(app.config, agent.key.agent_id, app.env)),
     )
 
 
+def _watch(app: App, agent: Agent, row: SessionEntry, typed: Lines) -> LiveAnswer:
+    from homarus.cli.one_shot import LiveAnswer
+
+    return LiveAnswer(app, agent, row, answer=False, typed=typed)
+
+
 async def talk_in_lines(
-    agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
+    agent: Agent,
+    lines: TextIO,
+    out: TextIO,
+    err: TextIO,
+    options: RunOptions | None = None,
+    watch: Callable[[SessionEntry, Lines], LiveAnswer] | None = None,
 ) -> int:
-    """Answer line after line until there are no more; 1 when a turn failed."""
-    failed, options, typed = (
-        False,
-        replace(options or RunOptions(), children="all", own_commands=named(LEAVING)),
-        Lines(lines),
-    )
+    """Answer line after line until there are no more; 1 when a turn failed. `watch` makes what a person sees beside it."""
+    options = replace(options or RunOptions(), children="all", own_commands=named(LEAVING))
+    failed, typed = False, Lines(lines)
     while True:
         line = await typed.next()
         if not line or line.strip().lower() in LEAVING:
@@ -160,15 +171,17 @@ async def talk_in_lines(
             continue
         try:
             row = await agent.client.row(agent.key)
-            shown = TextStream(out, row.response_usage, row.verbose_level)
-            if err.isatty():
-                print("…", file=err)  # whoever waits at a terminal sees that it was heard
-            async for event in agent.run(line.rstrip("\n"), options=options):
-                shown.take(event)
-                tell_beside(err, event)
-                if isinstance(event, RunEnded) and event.status != "ok":
-                    failed = True
-                    print(problem_line(event.error or event.status), file=err)
+            ended = RunEnded("", "ok")
+            with watch(row, typed) if watch else nullcontext() as live:
+                shown = TextStream(live or out, row.response_usage, None if live else row.verbose_level)
+                beside = live.take if live else partial(tell_beside, err)
+                async for event in agent.run(line.rstrip("\n"), options=options):
+                    beside(event)
+                    shown.take(event)
+                    ended = event if isinstance(event, RunEnded) else ended
+            if ended.status != "ok":
+                failed = True
+                print(problem_line(ended.error or ended.status), file=err)
         except HomarusError as problem:
             failed = True
             print(problem_line(str(problem)), file=err)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,6 +55,7 @@ from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent, RunSt
 from homarus.core.messages import Message, User
 from homarus.core.routes import SessionKey
 from homarus.core.text import human_bytes, printable, single_line
+from homarus.queue.collect import message_id
 from homarus.runtime.client import RunOptions, SessionStatus
 
 if TYPE_CHECKING:
@@ -74,7 +76,11 @@ _STYLE = {
 
 
 class Seat(Struct):
-    """What a person has left in a session: what no turn has taken yet, by the key of its message, and what they were asked."""
+    """What a person has left in a session: what no turn has taken yet, and what they were asked.
+
+    What was typed goes by the id of its message, and is empty while that is on its way: a turn may take it before we hear
+    that it arrived.
+    """
 
     typed: dict[str, str] = {}
     asked: dict[str, ApprovalAsked] = {}
@@ -179,7 +185,8 @@ class Screen:
         for block in past(said):
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
-        self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
+        who = " · ".join(filter(None, (agent.key.agent_id, view.label)))
+        self._say(Block("note", f"🦞 {who} · {begun} · /help · /sessions · Ctrl-D leaves"))
         self._follow()
         await self._printing.join()  # before the line is there: it need not be drawn over
 
@@ -189,7 +196,7 @@ class Screen:
 
     def _heard_by_a_turn(self, message: Message) -> None:
         for key in message.keys if isinstance(message, User) else ():
-            self._seat.typed.pop(key, None)
+            self._seat.typed.pop(message_id(key), None)
 
     def _exit(self) -> None:
         for leave in (self._leave, self._unlisten):
@@ -264,10 +271,10 @@ class Screen:
             buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
             buffer.cursor_position = len(buffer.text)
 
-    def _unheard(self, keys: Sequence[str]) -> None:
+    def _unheard(self, idents: Sequence[str]) -> None:
         """Give back what was typed and forgotten before any turn took it."""
         typed = self._seat.typed
-        self._give_back("\n".join(typed.pop(key) for key in keys if key in typed))
+        self._give_back("\n".join(typed.pop(ident) for ident in idents if typed.get(ident)))
 
     def _submit(self, text: str) -> None:
         self._say(said_by_user(text))
@@ -279,7 +286,10 @@ class Screen:
         task.add_done_callback(lambda done: self._sending.pop(done, None))
 
     async def _send(self, text: str) -> None:
-        agent, seat = self._agent, self._seat
+        agent, typed, ident = self._agent, self._seat.typed, str(uuid4())
+        typed[ident] = ""
+        if self._view.own is not None:
+            self._view.own.add(ident)
         try:
             files = referenced(text, self._words)
             said = attach(text, files)
@@ -287,16 +297,15 @@ class Screen:
                 self._say(Block("note", f"↑ {path} ({_size_of(path)})"))
             for name in missing(text, self._words):
                 self._say(Block("note", f"there is no file {name} here, so only its name is sent"))
-            options = replace(self._options, images=said.images, attached=said.files)
+            options = replace(self._options, images=said.images, attached=said.files, message_id=ident)
             handled = await agent.send(said.words, options=options)
         except HomarusError as problem:
+            typed.pop(ident, None)
             self._say(Block("error", f"✗ {problem}"))
             self._give_back("" if text.startswith("/") else text)
             return
-        if handled.item is not None:
-            seat.typed[handled.item.key] = text
-            if self._view.own is not None:
-                self._view.own.add(handled.item.key)
+        if typed.pop(ident, None) is not None and handled.item is not None:
+            typed[ident] = text
         if agent.client.is_elsewhere(agent.key):
             self._follow()
         for reply in handled.replies:
@@ -320,7 +329,8 @@ class Screen:
 
     async def _refresh(self) -> SessionStatus:
         """Take up what a command or another program may have changed: model, levels, what waits."""
-        agent, view, before = self._agent, self._view, tuple(self._seat.typed)
+        agent, view = self._agent, self._view
+        before = tuple(ident for ident, text in self._seat.typed.items() if text)
         status = await agent.client.status(agent.key)
         if agent is not self._agent:
             return status  # they have gone on with another session meanwhile
@@ -330,7 +340,7 @@ class Screen:
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.used, view.cost = status.used, status.cost
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
-        view.usage = status.row.response_usage
+        view.usage, view.label = status.row.response_usage, status.row.label or ""
         return status
 
     def _say(self, block: Block) -> None:
@@ -371,7 +381,8 @@ class Screen:
             parts.append(("class:live", "\n".join(lines[-room:]) + "\n"))
         asked = next(iter(self._view.approvals.values()), None)
         if asked is not None:
-            parts.append(("class:ask", f"allow “{single_line(asked.title, 60)}”?  y once · a always · n no\n"))
+            always = " · a always" if asked.lasting else ""
+            parts.append(("class:ask", f"allow “{single_line(asked.title, 60)}”?  y once{always} · n no\n"))
         elif self._busy:
             running = self._view.running
             elapsed = asyncio.get_running_loop().time() - (self._view.started if running else self._waiting_since)
@@ -398,7 +409,7 @@ class Screen:
             parts.append(f"{view.used:,}{share}")
         if view.cost:
             parts.append(f"${view.cost:.4f}" if view.cost < 1 else f"${view.cost:.2f}")
-        parts.append(str(self._agent.key))
+        parts.append(view.label or str(self._agent.key))
         if view.waiting:
             parts.append(f"{view.waiting} waiting")
         if self._elsewhere:
@@ -467,6 +478,9 @@ class Screen:
 
     def _answerer(self, decision: str) -> Callable[[KeyPressEvent], None]:
         def answer(_event: KeyPressEvent) -> None:
+            if decision == "allow-always" and not next(iter(self._view.approvals.values())).lasting:
+                self._say(Block("note", "this can be allowed once only: y or n"))
+                return
             approval_id, asked = self._view.answered()
             self._do(self._answer(approval_id, asked.title, decision))
 

@@ -39,6 +39,7 @@ from homarus.core.redact import redacted
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
+from homarus.queue.collect import message_id
 from homarus.runtime.reply import REPLY, footer
 
 MAX_TOOLS = 100
@@ -69,6 +70,7 @@ class ToolRun(Struct):
     started: float
     output: str = ""
     failed: bool = False
+    code: int = 0  # with which a command ended
     seconds: float = 0.0
     # What it changed in a file, as a diff.
     diff: str = ""
@@ -80,7 +82,8 @@ class ToolRun(Struct):
         if self.diff:
             lines = self.diff.split("\n")
             size = f" · +{sum(line[:1] == '+' for line in lines)} −{sum(line[:1] == '-' for line in lines)}"
-        return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{size}"
+        code = f" · exit {self.code}" if self.code else ""
+        return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{code}{size}"
 
     def folded(self, hint: str) -> str:
         """Return the beginning of the change, and how to see the rest."""
@@ -175,9 +178,11 @@ class ChatView:
             ""  # what goes on with a message whose beginning was written before anybody looked; it comes whole
         )
         self._told = False  # of a turn that began or ended since this session was entered
+        self._manual = False  # a compaction that somebody asked for goes on
         self._opened = 0
         self.cost = 0.0
-        # The messages that were typed here; those of others are shown as they are heard. None shows nobody's.
+        self.label = ""
+        # The ids of the messages that were typed here; those of others are shown as they are heard. None shows nobody's.
         self.own: set[str] | None = None
 
     def enter(self, asked: dict[str, ApprovalAsked]) -> None:
@@ -260,9 +265,11 @@ class ChatView:
                 self.approvals[event.approval_id] = event
                 return [Block("warning", f"? {event.title}\n{event.detail}".rstrip())]
             case CompactionStarted():
-                self.progress = "compacting"
+                self.progress, self._manual = "compacting", event.reason == "manual"
             case CompactionEnded():
                 self.progress = ""
+                if self._manual and not event.ok:
+                    return []  # whoever asked for it is told
                 done = f"🧹 compacted ~{event.tokens_before:,} → ~{event.tokens_after:,} tokens"
                 return [Block("note", done if event.ok else f"🧹 not compacted: {event.reason}")]
             case ChildStarted():
@@ -287,7 +294,7 @@ class ChatView:
     def _user(self, event: UserAccepted) -> list[Block]:
         """Show what somebody else said here, as another terminal does; a report of a sub-agent is told already."""
         message = event.message
-        other = self.own is not None and message.idempotency_key not in self.own and not message.provenance
+        other = self.own is not None and message_id(message.idempotency_key) not in self.own and not message.provenance
         blocks = [said_by_user(message.text)] if other else []
         return [*blocks, Block("note", "↳ steered")] if event.steered else blocks
 
@@ -316,10 +323,11 @@ class ChatView:
         run = self.active.pop(result.call_id, None) or ToolRun(result.call_id, result.tool_name, {}, self._clock())
         run.output, run.failed, run.seconds = result.text, result.is_error, event.seconds
         run.diff = "" if run.failed else difference(run.arguments, result)
+        run.code = (result.details or {}).get("exitCode") or 0
         self.tools.append(run)
         self._opened = 0
         self.progress = ""
-        blocks = [Block("failed" if run.failed else "tool", run.line)]
+        blocks = [Block("failed" if run.failed or run.code else "tool", run.line)]
         if run.diff:
             # Only a chat has keys.
             blocks.append(Block("diff", run.folded("" if self.own is None else " (Ctrl-O)")))
@@ -346,7 +354,7 @@ class ChatView:
 def difference(arguments: dict[str, Any], result: ToolResult) -> str:
     """Return what a call changed in files, as a diff; nothing for one that changed none."""
     if result.tool_name == "edit":
-        return result.text.partition("\n")[2].strip("\n").removesuffix("\n ")
+        return result.text.partition("\n")[2].strip("\n")
     if result.tool_name == "apply_patch":
         lines = str(arguments.get("input") or arguments.get("patch") or "").strip().split("\n")
         return "\n".join(line for line in lines if not line.startswith(("*** Begin", "*** End")))

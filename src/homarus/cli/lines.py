@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 
@@ -31,6 +34,23 @@ class Lines:
             self._left += more
         line, end, self._left = self._left.partition(b"\n")
         return (line + end).decode(self._stream.encoding, "replace")
+
+    @contextmanager
+    def anew(self) -> Iterator[None]:
+        """Read only what is typed from now on at a terminal; what was typed before is read after this."""
+        early, self._left = self._left + self._typed(), b""
+        try:
+            yield
+        finally:
+            self._left = early + self._left
+
+    def _typed(self) -> bytes:
+        found = b""
+        while self._stream.isatty() and select.select([self._stream], [], [], 0)[0]:
+            if not (more := _piece(self._stream.fileno())):
+                break
+            found += more
+        return found
 
 
 async def _readable(number: int) -> None:

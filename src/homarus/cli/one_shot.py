@@ -11,6 +11,8 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK_SECONDS = 0.2
-_ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
+# Whole words: a line that begins like one was perhaps meant for something else.
+_ANSWERS = {"y": "allow-once", "yes": "allow-once", "a": "allow-always", "always": "allow-always"}
 
 
 def _find_keyboard() -> TextIO | None:
@@ -51,9 +54,15 @@ def _find_keyboard() -> TextIO | None:
 
 
 class LiveAnswer:
-    """Shows one message's events to a person. The line about what is going on is gone when this ends."""
+    """Shows one message's events to a person. The line about what is going on is gone when this ends.
 
-    def __init__(self, app: App, agent: Agent, row: SessionEntry, *, answer: bool = True) -> None:
+    Without `answer` that is for somebody else to show: through `write`, or while this is `aside`.
+    """
+
+    def __init__(
+        self, app: App, agent: Agent, row: SessionEntry, *, answer: bool = True, typed: Lines | None = None
+    ) -> None:
+        """Questions are answered at the keyboard. Where somebody reads lines from it already, these are `typed`."""
         self._app = app
         self._answer = answer
         self._begun = time.monotonic()
@@ -61,14 +70,17 @@ class LiveAnswer:
         self._view = ChatView(
             time.monotonic, reasoning=row.reasoning_level or "off", verbose=row.verbose_level or "off"
         )
-        self._view.usage = row.response_usage
+        self._view.usage = row.response_usage if answer else None
         self._painter = Painter(color=app.out.color, light=is_light(app.env))
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
+        self._within = False  # a line on the terminal that is not ended
         # A question that nobody sees is none.
         self._keyboard = _find_keyboard() if app.out.err.isatty() else None
         self._typed = Lines(self._keyboard) if self._keyboard is not None else None
+        if typed is not None and self._keyboard is sys.stdin:
+            self._typed = typed
         self._leave = agent.client.attend(agent.key) if self._typed is not None else None
         self._one_question = asyncio.Lock()
 
@@ -87,12 +99,31 @@ class LiveAnswer:
         if self._keyboard is not None and self._keyboard is not sys.stdin:
             self._keyboard.close()
         self._wipe()
+        if self._within:
+            self._put(self._app.out.err, "\n")
+
+    def write(self, text: str) -> int:
+        """Write a piece of the answer to standard output; it may end in the middle of a line."""
+        self._put(self._app.out.out, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._app.out.out.flush()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let somebody else write whole lines; what is going on stands under them again, without waiting for the next tick."""
+        drawn = self._drawn
+        self._wipe()
+        yield
+        if drawn:
+            self._draw()
 
     def take(self, event: RunEvent) -> None:
-        self._wipe()
         if isinstance(event, Notice) and event.kind == REPLY:
             if self._answer:
-                self._app.out.line(event.text)
+                with self.aside():
+                    self._app.out.line(event.text)
             return
         for block in self._view.take(event):
             if isinstance(event, RunEnded) and block.kind == "error":
@@ -100,8 +131,8 @@ class LiveAnswer:
             if block.kind == "markdown" and not self._answer:
                 continue
             out = self._app.out.out if block.kind == "markdown" else self._app.out.err
-            out.write(self._painter.paint(block, self._width))
-            out.flush()
+            end = "\n" if self._within and out.isatty() else ""
+            self._put(out, end + self._painter.paint(block, self._width))
         if isinstance(event, ApprovalAsked) and self._typed is not None:
             task = asyncio.ensure_future(self._ask(event, self._typed))
             self._asking.add(task)
@@ -114,14 +145,18 @@ class LiveAnswer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            if not self._asking:
-                view = self._view
-                elapsed = time.monotonic() - (view.started if view.running else self._begun)
-                mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
-                doing = single_line(printable(view.doing if view.running else "working"), max(10, self._width - 30))
-                self._app.out.err.write(f"\r\x1b[K{mark} {doing} · {elapsed:.0f} s · Ctrl-C stops")
-                self._app.out.err.flush()
-                self._drawn = True
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._asking or self._within:
+            return
+        view = self._view
+        elapsed = time.monotonic() - (view.started if view.running else self._begun)
+        mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
+        doing = single_line(printable(view.doing if view.running else "working"), max(10, self._width - 30))
+        self._app.out.err.write(f"\r\x1b[K{mark} {doing} · {elapsed:.0f} s · Ctrl-C stops")
+        self._app.out.err.flush()
+        self._drawn = True
 
     def _wipe(self) -> None:
         if self._drawn:
@@ -129,15 +164,30 @@ class LiveAnswer:
             self._app.out.err.flush()
             self._drawn = False
 
+    def _put(self, out: TextIO, text: str) -> None:
+        with self.aside():
+            out.write(text)
+            out.flush()
+            if out.isatty():
+                self._within = not text.endswith("\n")
+
     async def _ask(self, asked: ApprovalAsked, typed: Lines) -> None:
         """Ask on the terminal, one question after the other; the turn can still be stopped meanwhile."""
         async with self._one_question:
-            self._wipe()
-            self._app.out.err.write("allow?  y once · a always · n no: ")
-            self._app.out.err.flush()
-            line = await typed.next()
-        decision = _ANSWERS.get(line.strip().lower()[:1], "deny")
+            with typed.anew():
+                decision = await self._decision(typed, lasting=asked.lasting)
         try:
-            self._app.out.err.write(f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
+            self._put(self._app.out.err, f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
         except HomarusError as problem:
-            self._app.out.problem(str(problem))
+            with self.aside():
+                self._app.out.problem(str(problem))
+
+    async def _decision(self, typed: Lines, *, lasting: bool) -> str:
+        while True:
+            self._put(self._app.out.err, f"allow?  y once{' · a always' if lasting else ''} · n no: ")
+            line = await typed.next()
+            self._within = self._within and not line.endswith("\n")  # what is typed is shown, Enter included
+            decision = _ANSWERS.get(line.strip().lower(), "deny")
+            if lasting or decision != "allow-always":
+                return decision
+            self._put(self._app.out.err, "this can be allowed once only\n")

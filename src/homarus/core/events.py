@@ -70,6 +70,7 @@ class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
     title: str
     detail: str
     expires_at: int
+    lasting: bool = False  # whether it can be allowed for good
 
 
 class CompactionStarted(Struct, frozen=True, tag="compaction_started"):

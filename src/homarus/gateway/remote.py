@@ -316,6 +316,10 @@ class RemoteClient:
         self._later("home.abort", session=str(session), reason=reason)
         return session in self._running or bool(self._open.get(session))
 
+    async def abort_turn_of(self, session: SessionKey, message: str, reason: str) -> bool:
+        """End the running turn if it answers the message with this id; False when it does not, and then nothing was done."""
+        return await self._value(bool, "home.abort", session=str(session), reason=reason, message=message)
+
     def listen(self, session: SessionKey, listener: Listener) -> Callable[[], None]:
         def heard(event: RunEvent) -> None:
             self._note(session, event)

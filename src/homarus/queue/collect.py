@@ -23,6 +23,11 @@ def message_key(inbound: Inbound) -> str:
     return f"{inbound.channel}:{inbound.account}{chat}:{inbound.id}"
 
 
+def message_id(key: str) -> str:
+    """Return the id in a key, for whoever chose one without a colon: what stands before it may be known elsewhere only."""
+    return key.rpartition(":")[2]
+
+
 class Queued(Struct, frozen=True):
     """One accepted message: durable in the inbox until its turn is in the transcript. `key` makes it count once."""
 

@@ -252,6 +252,8 @@ class Change(Struct, frozen=True):
 def compare(old: str, new: str) -> Change:
     """Return the difference. Equal ends are passed over first, so that the cost is that of the part which changed."""
     before, after = old.split("\n"), new.split("\n")
+    if before[-1] == after[-1] == "":  # behind the last line break there is no line
+        del before[-1], after[-1]
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1

@@ -47,6 +47,12 @@ async def persist(ctx: CommandContext, wishes: Wishes) -> list[str]:
         lines.append("The trace is kept, and has no effect here: homarus --log-level debug shows what happens.")
     if fields:
         ctx.save(**fields)
+    if (asked := wishes.levels.get("thinking", CLEAR)) != CLEAR:
+        ref, _ = await current(ctx)
+        holds = ctx.home.models.level(ctx.home.config.agent(ctx.session.agent_id), ref, session=asked)
+        if holds != asked:
+            how = "does not think" if holds == "off" else f"has no such level and thinks at {holds}"
+            lines.append(f"{ref.key} {how}; the choice is kept for models that can.")
     if wishes.fast in {"on", "off"}:
         ref, _ = await current(ctx)
         if not sells_speed(ref.provider):

@@ -19,6 +19,7 @@ from homarus.gateway.methods.chat import command_scope
 from homarus.gateway.protocol import Refused, event_head
 from homarus.gateway.runs import CHANNEL
 from homarus.gateway.scopes import ADMIN, APPROVALS, READ, SESSIONS_WRITE, WRITE
+from homarus.queue.collect import message_id
 from homarus.runtime.client import RunOptions
 
 MAX_LIMIT = 10_000
@@ -45,6 +46,7 @@ class StreamParams(Params, frozen=True):
 class AbortParams(Params, frozen=True):
     session: str
     reason: str = STOPPED
+    message: str = ""  # only the turn that answers it ends, and no other one
 
 
 class AnswerParams(Params, frozen=True):
@@ -106,7 +108,10 @@ async def steer(call: Call, params: SaidParams) -> dict[str, Any]:
 
 
 async def abort(call: Call, params: AbortParams) -> dict[str, Any]:
-    return _wire(call.client.abort(_key(call, params.session), params.reason))
+    key = _key(call, params.session)
+    if params.message and params.message not in map(message_id, call.client.runtime.answering(key)):
+        return _wire(False)
+    return _wire(call.client.abort(key, params.reason))
 
 
 async def listen(call: Call, params: StreamParams) -> dict[str, Any]:
