@@ -19,6 +19,12 @@ STOPPED = "stopped by the user"
 STARTS_OVER = "the session starts over"
 DELETED = "the session is deleted"
 FORGETTING = frozenset({STOPPED, STARTS_OVER, DELETED})
+# Whoever asked does not want to know any more: that ends their turn, and nothing else.
+TAKEN_BACK = "taken back by whoever asked"
+# The program ends that runs the turn. With the first that is the turn's end; with the second somebody in another program waits for
+# it, so nothing is noted of an end, and whoever has the session next goes on with it, as after a crash.
+CLOSED = "the program that worked on this was closed"
+HANDED_OVER = "the program was closed; whoever has the session next goes on with this"
 
 
 class Cancel:
