@@ -445,6 +445,17 @@ class LocalClient:
             return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
+    def leaving(self) -> Sequence[str]:
+        """Return what becomes of the turns that run now when this program ends, in words."""
+        told = []
+        for key in self.runtime.lanes.busy:
+            lane = self.runtime.open_lane(key)
+            if lane is not None and lane.asked_elsewhere:
+                told.append(f"what another program asked in {key} is answered by whoever opens that session next")
+            elif not key.is_subagent:
+                told.append(f"what ran in {key} is stopped")
+        return told
+
     async def aclose(self) -> None:
         await self.elsewhere.finish()
         await self.runtime.aclose()
