@@ -147,6 +147,8 @@ async def test_a_turn_that_another_process_waits_for_goes_on_there_when_its_prog
         asked = asyncio.ensure_future(ask())
         await asyncio.wait_for(began.wait() if calls else house.model.entered.wait(), 60)
         await until(lambda: house.model.prompts[-1:] == ["and for me?"])
+        (farewell,) = chat.client.leaving()
+        assert "is answered by whoever opens that session next" in farewell
         await chat.aclose()
         await asyncio.wait_for(asked, 60)
         assert (fold.reply().status, fold.reply().text) == ("ok", "the whole answer")
@@ -188,6 +190,7 @@ async def test_a_turn_that_heard_another_process_goes_on_too_and_one_that_nobody
     assert (await other.client.history(other.key, 1))[0].text == "for both"
     await other.send("and mine")
     await until(lambda: house.model.active == 1)
+    assert other.client.leaving() == ["what ran in agent:main:main is stopped"]
     await other.aclose()
     async with house.agent() as last:
         last.client.runtime.lane(last.key)

@@ -233,10 +233,10 @@ class Elsewhere:
             self._runtime.emit(session, RunStarted("", str(session), "", ""))
         busy, stuck = False, ""
         while self.holds(session) or not self._takes_over(session):
+            stuck = self._tell_stuck(session, stuck)
             busy = self._tell_work(session, busy and not tail.running, tail)
             self._tell(session, tail)
             self._tell_questions(session, asked)
-            stuck = self._tell_stuck(session, stuck)
             await asyncio.sleep(FOLLOW_SECONDS)
         # Nothing of ours has run yet, so what is still there was said before.
         self._tell(session, tail)
