@@ -238,15 +238,17 @@ async def test_whoever_stops_what_they_asked_for_is_told_and_only_their_own_turn
         assert other.stop("interrupted")
         reply = await asyncio.wait_for(asked, 60)
         assert (reply.status, reply.error) == ("aborted", TAKEN_BACK)
-        asked, theirs = (asyncio.ensure_future(each.ask(f"from {each is other}")) for each in (other, third))
+        asked = asyncio.ensure_future(other.ask("this one begins"))
+        await until(lambda: len(lane.waiting) == 1)
+        theirs = asyncio.ensure_future(third.ask("and from a third"))
         await until(lambda: len(lane.waiting) == 2)
         gate.set()
         assert (await mine).text == "mine is answered"
-        await until(lambda: house.model.prompts[-1:] == ["from True"])
+        await until(lambda: house.model.prompts[-1:] == ["this one begins"])
         assert other.stop("interrupted")
         assert (await asyncio.wait_for(asked, 60)).status == "aborted"
         assert (await asyncio.wait_for(theirs, 60)).text == "and theirs"
-    assert house.model.prompts == ["mine", "from True", "from False"]
+    assert house.model.prompts == ["mine", "this one begins", "and from a third"]
 
 
 async def test_what_cannot_be_taken_back_is_said_to_stay(tmp_path: Path) -> None:

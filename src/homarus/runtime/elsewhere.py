@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FIRST_SECONDS, LONGEST_SECONDS = 0.05, 0.5  # how often an answer of another process is looked for
 FOLLOW_SECONDS = 0.25
 TAKEN_SECONDS = 3.0  # within which a process that takes letters takes one
-ANSWERED_SECONDS = 10.0  # how long a program that ends waits for what others asked of it
+ANSWERED_SECONDS = 3.0  # how long a program that ends waits for what others asked of it
 # Among the facts of a command that nobody typed: the key of the message that its sender takes back, and whether it ends its turn, too.
 TAKE_BACK = "takeBack"
 _STATUS = {StopReason.ERROR: "error", StopReason.ABORTED: "aborted"}
@@ -298,8 +298,11 @@ class Elsewhere:
     async def finish(self) -> None:
         """Let those who asked for something have their answer before this program ends, and take no more of that kind."""
         self._runtime.carry_out = None
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=ANSWERED_SECONDS)
+        for seconds in (ANSWERED_SECONDS, None):
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=seconds)
+            for task in self._tasks:
+                task.cancel()
 
     def _carry_out(self, session: SessionKey, path: Path, item: Queued) -> None:
         task = asyncio.ensure_future(self._carried_out(session, path, item))
