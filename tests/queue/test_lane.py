@@ -342,7 +342,8 @@ async def test_closing_hands_over_a_turn_that_another_process_waits_for(tmp_path
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     for name, waits in (("theirs", ""), ("mine", ""), ("mine", "theirs")):
         inbox = Inbox(tmp_path / f"{name}{waits}.jsonl")
-        lane = SessionLane(inbox, turns, Places(), clock, theirs=lambda item: item.text == "theirs")
+        lane = SessionLane(inbox, turns, Places(), clock)
+        lane.theirs = lambda item: item.text == "theirs"
         lane.submit(queued(name))
         while len(turns.texts) == len(reasons):
             await asyncio.sleep(0)

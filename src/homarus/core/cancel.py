@@ -21,8 +21,7 @@ DELETED = "the session is deleted"
 FORGETTING = frozenset({STOPPED, STARTS_OVER, DELETED})
 # Whoever asked does not want to know any more: that ends their turn, and nothing else.
 TAKEN_BACK = "taken back by whoever asked"
-# The program ends that runs the turn. With the first that is the turn's end; with the second somebody in another program waits for
-# it, so nothing is noted of an end, and whoever has the session next goes on with it, as after a crash.
+# The program of a turn ends: so does the turn, or, where another program waits for it, whoever has the session next goes on with it.
 CLOSED = "the program that worked on this was closed"
 HANDED_OVER = "the program was closed; whoever has the session next goes on with this"
 

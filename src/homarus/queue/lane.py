@@ -75,22 +75,13 @@ class Places:
 class SessionLane:
     """The turns of one session, one after another. It must be used from one event loop."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        run: RunTurn,
-        places: Places,
-        clock: Clock,
-        *,
-        name: str = "main",
-        theirs: Callable[[Queued], bool] = lambda _item: False,
-    ) -> None:
+    def __init__(self, inbox: Inbox, run: RunTurn, places: Places, clock: Clock, *, name: str = "main") -> None:
         self._inbox = inbox
         self._run = run
         self._places = places
         self._clock = clock
         self._name = name
-        self._theirs = theirs  # whether another process waits for the answer to a message
+        self.theirs: Callable[[Queued], bool] = lambda _item: False  # whether another process left a message
         self._queue: tuple[Queued, ...] = ()
         self._overflow = Overflow()
         self._apart: frozenset[str] = frozenset()  # keys of a mixed batch: they stay single to its end
@@ -208,11 +199,10 @@ class SessionLane:
     @property
     def asked_elsewhere(self) -> bool:
         """Say whether the running turn answers a message of another process, whether it began with it or heard it since."""
-        if self._batch is None:
+        if self._batch is None or self._mailbox is None:
             return False
-        waiting = self._mailbox.waiting if self._mailbox is not None else ()
-        unheard = {item.key for item in (*self._queue, *waiting)}
-        return any(self._theirs(item) for item in self._inbox.pending if item.key not in unheard)
+        unheard = {item.key for item in (*self._queue, *self._mailbox.waiting)}
+        return any(self.theirs(item) for item in self._inbox.pending if item.key not in unheard)
 
     async def close(self, reason: str = CLOSED) -> None:
         """End the running turn and let go of the inbox. What waits stays in there for the next start.

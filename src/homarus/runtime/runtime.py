@@ -167,10 +167,7 @@ class Runtime:
                 remove(path)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
-        """Look now and then: a process that stays, such as a chat, answers what others say to its sessions.
-
-        Any other carries out their commands at least: `/stop` is meant for what runs here.
-        """
+        """Look now and then: a process that stays answers what others say to its sessions, any other does what they order."""
         self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
         if self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
@@ -234,8 +231,8 @@ class Runtime:
     def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
         self.home.toolkit.orphans.sweep()
         with self.home.opened(key) as live:
-            run, theirs = partial(self._run, key), self.letters.is_of_another
-            lane = SessionLane(inbox, run, self._places, self.home.clock, name=lane_of(key), theirs=theirs)
+            lane = SessionLane(inbox, partial(self._run, key), self._places, self.home.clock, name=lane_of(key))
+            lane.theirs = self.letters.is_of_another
             settings = self.home.config.agent(key.agent_id).block("", TurnSettings)
             goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
             if self.children.is_left(key):
@@ -390,10 +387,7 @@ class Runtime:
 
     @asynccontextmanager
     async def exclusively(self, key: SessionKey, doing: str = "") -> AsyncIterator[Cancel]:
-        """Keep turns out of a session while something else is done with it; `stop` ends that, too.
-
-        Those who follow the session in other processes are told what is done, where it has a name.
-        """
+        """Keep turns out of a session while something else is done with it, which others may know; `stop` ends that, too."""
         async with self._alone.setdefault(key, asyncio.Lock()):
             self._operations[key] = Cancel()
             live = self.home.sessions.get(key)
