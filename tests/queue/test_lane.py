@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.queue.helpers import queued
 
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import CLOSED, HANDED_OVER, Cancel
 from homarus.core.clock import ManualClock
 from homarus.core.errors import Fenced, StorageError
 from homarus.core.mailbox import Mailbox
@@ -330,6 +330,54 @@ async def test_closing_keeps_what_waits_for_the_next_start(tmp_path: Path, turns
     assert lane.submit(queued("too late")).refused
     assert turns.texts == ["first"]
     assert [item.text for item in Inbox(path).pending] == ["later"]
+
+
+async def test_closing_hands_over_a_turn_that_another_process_waits_for(tmp_path: Path, turns: Turns) -> None:
+    reasons: list[str] = []
+
+    async def during(given: Given) -> None:
+        reasons.append(await given.cancel.wait())
+
+    turns.during = during
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    for name, waits in (("theirs", ""), ("mine", ""), ("mine", "theirs")):
+        inbox = Inbox(tmp_path / f"{name}{waits}.jsonl")
+        lane = SessionLane(inbox, turns, Places(), clock)
+        lane.theirs = lambda item: item.text == "theirs"
+        lane.submit(queued(name))
+        while len(turns.texts) == len(reasons):
+            await asyncio.sleep(0)
+        if waits:  # it stays in the inbox, and the turn is none of its business
+            lane.submit(queued(waits, rules=FOLLOWUP))
+        await lane.close()
+    assert reasons == [HANDED_OVER, CLOSED, CLOSED]
+
+
+@pytest.mark.parametrize("mode", [FOLLOWUP, Rules(mode=Mode.STEER)], ids=["waits", "is to be heard"])
+async def test_a_message_is_taken_back_that_no_turn_has_begun_with(
+    mode: Rules, lane: SessionLane, turns: Turns, tmp_path: Path
+) -> None:
+    gate = await busy(lane, turns)
+    first, second, third = queued("first"), queued("second", rules=mode), queued("third", rules=FOLLOWUP)
+    lane.submit(second)
+    lane.submit(third)
+    assert lane.take_back(first.key, running=False) == ""
+    assert lane.take_back("unknown", running=True) == ""
+    assert lane.take_back(second.key, running=True) == "forgotten"
+    assert lane.take_back(second.key, running=True) == ""
+    gate.set()
+    await lane.idle()
+    assert turns.texts == ["first", "third"]
+    assert Inbox(tmp_path / "inbox.jsonl").pending == ()
+
+
+async def test_a_turn_is_ended_for_the_one_who_asked_and_for_nobody_else(lane: SessionLane, turns: Turns) -> None:
+    await busy(lane, turns)
+    lane.submit(queued("later", rules=FOLLOWUP))
+    assert lane.take_back(queued("first").key, running=True) == "stopping"
+    turns.gate = None
+    await lane.idle()
+    assert turns.texts == ["first", "later"]
 
 
 async def test_the_same_message_twice_is_answered_once(lane: SessionLane, turns: Turns) -> None:

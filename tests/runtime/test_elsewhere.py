@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,7 @@ from tests.scenarios.home import NOW, House, until
 from tests.scenarios.script import Line, tool
 
 from homarus import Agent
-from homarus.core.cancel import STARTS_OVER, Cancel
+from homarus.core.cancel import STARTS_OVER, STOPPED, Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
@@ -24,12 +29,14 @@ from homarus.core.events import (
     RunEvent,
     RunStarted,
     ToolEnded,
+    ToolProgress,
     ToolStarted,
     UserAccepted,
 )
 from homarus.core.routes import SessionKey
 from homarus.runtime.elsewhere import FOLLOW_SECONDS, Tail
 from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.storage.locks import is_suspended
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 
@@ -96,11 +103,122 @@ async def test_a_command_is_carried_out_by_the_process_that_has_the_session(tmp_
 async def test_a_command_that_nobody_there_takes_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     house = House(tmp_path, "hello")
     async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
-        await owner.ask("hi")  # a program that does not stay, such as a script
-        with pytest.raises(Locked):
-            await other.send("/pin this")
+        await owner.ask("hi")
+        owner.client.runtime.letters.changed = lambda: False  # a program whose loop stands still
+        for words in ("/pin this", "/stop", "stop"):
+            with pytest.raises(Locked, match=rf"process {os.getpid()}\) does not answer, so nothing was done"):
+                await other.send(words)
         assert "owner" in (await other.send("/whoami")).text  # what needs no session works all the same
     assert list((house.state / "homarus/letters").iterdir()) == []
+
+
+async def test_a_program_that_does_not_stay_is_named_and_stopped_from_elsewhere(tmp_path: Path) -> None:
+    house = House(tmp_path, Line("half", hang=True))
+    other = house.agent(clock=SystemClock())
+
+    async def one_shot() -> str:
+        async with house.agent() as owner:
+            return (await owner.ask("hi")).status
+
+    asked = asyncio.ensure_future(one_shot())
+    await until(lambda: house.model.active == 1)
+    async with other:
+        assert "test run" in (await other.send("/name test run")).text
+        assert (await other.send("/stop")).text == "Stopped."
+        assert await asyncio.wait_for(asked, 60) == "aborted"
+    assert house.row()["label"] == "test run"
+    assert list((house.state / "homarus/letters").iterdir()) == []
+
+
+@contextmanager
+def suspended(path: Path) -> Iterator[int]:
+    """Another process that has a transcript open and is suspended, as by Ctrl-Z."""
+    code = f"""
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from homarus.sessions.places import own
+held = own(Path({str(path)!r}), datetime.now(UTC))
+print("held", flush=True)
+time.sleep(600)
+"""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGSTOP)
+        while not is_suspended(process.pid):
+            time.sleep(0.01)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+async def test_a_program_that_is_suspended_is_named_with_the_cure(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", "taken over")
+    async with house.agent() as first:
+        await first.ask("hi")
+    with suspended(Path(house.row()["sessionFile"])) as pid:
+        async with following(house) as (agent, heard, task):
+            await until(lambda: bool(heard))
+            told = [event.text for event in heard if isinstance(event, Notice) and event.kind == "warning"]
+            assert told == [agent.client.elsewhere.stuck(agent.key)]
+            assert f"process {pid}) is suspended" in told[0]
+            assert "`fg` in its terminal" in told[0]
+            for words in ("/status", "/stop", "/name x"):
+                with pytest.raises(Locked, match=rf"process {pid}\) is suspended, so nothing was done \(`fg`"):
+                    await agent.send(words)
+            await agent.send("are you there?")  # whoever says something is reminded
+            assert [event.text for event in heard if isinstance(event, Notice)] == told * 2
+            asked = agent.run("and you?")
+            notices = [event async for event in _first(asked, 2)]
+            assert [event.kind for event in notices if isinstance(event, Notice)] == ["queued", "warning"]
+            await asked.aclose()
+            heard.clear()
+            os.kill(pid, signal.SIGCONT)
+            await until(lambda: bool(heard))
+            assert heard == [Notice("the other program goes on")]
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.wait_for(task, 60)
+            await agent.client.runtime.lane(agent.key).idle()
+    assert house.model.prompts == ["hi", "are you there?"]
+
+
+async def _first(events: AsyncIterator[RunEvent], count: int) -> AsyncIterator[RunEvent]:
+    for _ in range(count):
+        yield await anext(events)
+
+
+async def test_those_who_follow_see_that_the_session_is_compacted_and_can_end_that(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello", "what was asked meanwhile")
+    async with house.agent() as owner, following(house) as (agent, heard, _task):
+        await owner.ask("hi")
+        leave = owner.client.attend(owner.key)
+        await until(lambda: RunEnded in kinds(heard))
+        heard.clear()
+        async with owner.client.runtime.exclusively(owner.key, "compacting"):
+            await until(lambda: bool(heard))
+            assert kinds(heard) == [RunStarted, ToolProgress]
+            assert isinstance(heard[1], ToolProgress)
+            assert heard[1].text == "compacting"
+            await agent.send("typed meanwhile")
+            await until(lambda: owner.client.runtime.lane(owner.key).busy)
+            stopping = asyncio.ensure_future(agent.send("/stop"))
+            await until(lambda: owner.client.runtime._operations[owner.key].cancelled)
+        assert (await asyncio.wait_for(stopping, 60)).text == "Stopped."
+        await until(lambda: RunEnded in kinds(heard))
+        ended = [event for event in heard if isinstance(event, RunEnded)]
+        assert ended[-1].error == STOPPED  # by which a chat knows that what was typed is forgotten
+        heard.clear()
+        async with owner.client.runtime.exclusively(owner.key, "compacting"):
+            await until(lambda: bool(heard))
+        await until(lambda: RunEnded in kinds(heard))
+        assert kinds(heard) == [RunStarted, ToolProgress, RunEnded]
+        leave()
+    assert house.model.prompts == ["hi"]
 
 
 async def test_a_line_that_is_being_written_waits_and_a_fresh_transcript_is_told(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def test_06_a_session_is_called_by_name_and_a_slip_is_said(tmp_path: Path) -> No
     run(tmp_path, "sessions", "rename", "trip", "Summer trip")
     for name in ("summer trip", json.loads(run(tmp_path, "sessions", "--json").stdout)["sessions"][0]["sessionId"][:8]):
         assert "new session" not in run(tmp_path, "agent", "--session", name, "hello", *NOTEBOOK).stderr, name
-    assert "new session agent:main:tripp" in run(tmp_path, "agent", "--session", "tripp", "hello", *NOTEBOOK).stderr
+    slip = run(tmp_path, "agent", "--session", "tripp", "hello", *NOTEBOOK).stderr
+    assert "new session agent:main:tripp (did you mean " in slip
     shown = run(tmp_path, "sandbox", "explain", "--session", "Summer trip", "--json")
     assert json.loads(shown.stdout)["backend"]
     assert run(tmp_path, "sandbox", "explain", "--session", "sumer trip").returncode != 0

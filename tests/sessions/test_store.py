@@ -407,6 +407,11 @@ def test_a_session_that_somebody_else_writes_can_be_waited_for(folder):
     assert texts(sessions, MAIN) == ["onetwo"]
 
 
+def shortest(ident: str) -> str:
+    """As little of an id as is enough: four characters, or more where a number stands at its beginning."""
+    return next(ident[:size] for size in range(4, 9) if size == 8 or not ident[:size].isdigit())
+
+
 def ids_home(tmp_path, *keys: str) -> SessionHome:
     home = SessionHome(
         tmp_path / "agents", clock=ManualClock(NOW), ids=SystemIds(), roster=["main", "work"], main_key="main"
@@ -424,13 +429,28 @@ def test_what_speaks_into_a_session_resolves_like_what_shows_it_and_is_stricter(
     assert home.key("the garden") == home.key(ident) == home.key(ident[:8]) == garden
     assert home.key("notes") == SessionKey.parse("agent:work:explicit:notes")
     assert home.key("notes", "main") == SessionKey.parse("agent:main:notes")  # a new one: this agent has none
-    # A program's name is never taken for the beginning of another, and four characters only look.
-    assert home.key("user-1") == SessionKey.parse("agent:main:user-1")
-    assert home.key(ident[:4]) == SessionKey.parse(f"agent:main:{ident[:4]}")
-    assert home.resolve(ident[:4]).key == garden
+    # A program's name is never taken for the beginning of another; what a person types is, wherever they type it.
+    short = shortest(ident)
+    assert home.key("user-1") == home.key("user-1", typed=True) == SessionKey.parse("agent:main:user-1")
+    assert home.key(short) == SessionKey.parse(f"agent:main:{short}")
+    assert home.resolve(short).key == home.key(short, typed=True) == garden
     # A whole key is what it says, and main is main, whatever somebody called a session.
     home.store("work").update(SessionKey.parse("agent:work:explicit:notes"), label="main")  # by an older version
     assert home.key("main").is_main and home.key("agent:main:new") == SessionKey.parse("agent:main:new")
+
+
+def test_a_number_is_a_name_and_not_the_beginning_of_an_id(tmp_path):
+    class Numbers(SystemIds):
+        def uuid(self) -> str:
+            return "12345678" + super().uuid()[8:]
+
+    home = SessionHome(tmp_path / "agents", clock=ManualClock(NOW), ids=Numbers(), main_key="main")
+    garden = SessionKey.parse("agent:main:garden")
+    talk(home.store("main"), garden, "x")
+    assert home.key("1234567", typed=True) == SessionKey.parse("agent:main:1234567")
+    assert home.key("12345678", typed=True) == home.resolve("12345678").key == garden
+    with pytest.raises(Unknown):
+        home.resolve("1234567")
 
 
 def test_the_name_of_a_sub_agent_is_not_spoken_to(tmp_path):
@@ -464,7 +484,7 @@ def test_a_name_belongs_to_one_session_and_stays_with_its_conversation(tmp_path)
     assert store.find(MAIN).title == ""
     (archive,) = store.archives()
     assert archived_as(archive) == Called("Tea talk", "agent:main:main")
-    assert home.place("tea talk") == home.place(archive.session_id[:6]) == archive
+    assert home.place("tea talk") == home.place(shortest(archive.session_id)) == archive
     with visit(archive) as source:  # the name hides nothing of what was said
         assert [entry.type for entry in load_branch(source)][-2:] == ["message", "session_info"]
     store.rename(SessionKey.parse("agent:main:other"), "Tea talk")

@@ -59,6 +59,20 @@ def test_the_file_says_who_holds_it_and_goes_with_the_release(tmp_path):
     assert not lock.held
 
 
+def test_the_owner_can_say_more_and_take_it_back(tmp_path):
+    path = tmp_path / "x.lock"
+    lock = acquire(path)
+    before = holder(path)
+    lock.say(doing="compacting", more="a long word")
+    assert holder(path) == {**before, "doing": "compacting", "more": "a long word"}
+    lock.say(doing=None, more=None)
+    assert holder(path) == before
+    lock.release()
+    lock.say(doing="nothing any more")
+    assert holder(path) is None
+    assert not path.exists()
+
+
 def test_the_second_owner_is_refused_at_once_with_pid_and_cure(tmp_path, other_owner):
     path = tmp_path / "l.lock"
     with pytest.raises(Locked) as caught:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from homarus.agent.budget import Meter, Spent
 from homarus.agent.outcome import Outcome, Status
 from homarus.context.pins import signed
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import HANDED_OVER, Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta, ThinkingDelta, UserAccepted
@@ -185,7 +185,12 @@ class Loop:
         self._run.emit(MessageEnded(reply))
 
     async def _failed(self, reply: Assistant, error: ModelError | None) -> Outcome:
-        """Keep what the model had said before it failed or was stopped; a reader was shown it already."""
+        """Keep what the model had said before it failed or was stopped; a reader was shown it already.
+
+        Of a turn that is handed over nothing is kept: whoever goes on with it asks again.
+        """
+        if self._run.cancel.reason == HANDED_OVER:
+            return self._ended(Status.ABORTED, HANDED_OVER)
         if reply.parts or reply.stop_reason is not StopReason.ABORTED:
             await self._store(reply)
         if self._run.cancel.cancelled or (error is not None and error.kind is ModelFailure.ABORTED):

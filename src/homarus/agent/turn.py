@@ -23,7 +23,7 @@ from homarus.agent.prepare import Prepared, compose_turn, prepare
 from homarus.agent.resume import cut_off, settle_open_calls
 from homarus.agent.window import open_window, prompt_tokens
 from homarus.context.pins import signed
-from homarus.core.cancel import FORGETTING, Cancel
+from homarus.core.cancel import FORGETTING, HANDED_OVER, TAKEN_BACK, Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
@@ -174,7 +174,7 @@ class TurnRunner:
 
     async def _in_session(self, turn: Turn) -> Outcome:
         with self._home.opened(turn.session) as live:
-            if turn.cancel.reason in FORGETTING and not _is_stored(turn, live):
+            if turn.cancel.reason in {*FORGETTING, TAKEN_BACK} and not _is_stored(turn, live):
                 # It was ended while it waited for its place or for another thing to end, so it goes the way of all that waits.
                 forgotten = Outcome(Status.ABORTED, error=turn.cancel.reason)
                 note_end(live.writer, forgotten, turn.keys)
@@ -182,7 +182,7 @@ class TurnRunner:
                 return forgotten
             live.writer.begin_run(turn.run_id)
             outcome = await _outcome_of(self._opened(turn, live))
-            if cut_off(live.writer.branch):
+            if cut_off(live.writer.branch) and outcome.error != HANDED_OVER:
                 note_end(live.writer, outcome)
             return outcome
 

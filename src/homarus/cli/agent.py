@@ -162,9 +162,8 @@ async def _ask(
     agent: Agent, words: str, options: RunOptions, interrupts: Interrupts, show: Callable[[RunEvent], None]
 ) -> None:
     """Send a message and show what happens, until it is answered or a person gives it up."""
-    with interrupts.stopping(agent, options.message_id) as heard:
+    with interrupts.stopping(agent, options.message_id):
         async for event in agent.client.run(agent.key, words, options):
-            heard(event)
             show(event)
 
 
@@ -274,16 +273,16 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     if newest:
         session = str(await newest_session(client, agent_id))
-    if not distant and not isinstance(client, LocalClient):
-        # The client of a gateway has no sessions to look among; those of this home lie here.
-        sessions = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
-        session = str(sessions.key(session, app.config.agent_named(agent_id).id if agent_id else ""))
-    key = client.resolve(agent_id, session)
+    # What is typed means what it means to `homarus sessions`. The sessions of this home lie here, also behind a gateway.
+    sessions = None if distant else SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
+    chosen = app.config.agent_named(agent_id).id if sessions and agent_id else ""
+    key = client.resolve(agent_id, str(sessions.key(session, chosen, typed=True)) if sessions else session)
     if await client.row(key) == SessionEntry():
         if not distant:
             app.config.agent_named(key.agent_id)  # a mistyped one gets no folder of its own
         if not key.is_main:
-            say(f"new session {key}")
+            near = sessions.near(session, chosen) if sessions and session != str(key) else ()
+            say(f"new session {key}" + (f" (did you mean {', '.join(near)}?)" if near else ""))
     return Agent(client, key)
 
 

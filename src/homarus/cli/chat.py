@@ -24,6 +24,7 @@ from homarus.cli.agent import (
 )
 from homarus.cli.app import App, current_folder
 from homarus.cli.chat_input import LEAVING, ChatHistory, Words, named
+from homarus.cli.failures import say
 from homarus.cli.lines import Lines
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
@@ -31,6 +32,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
 from homarus.queue.modes import Overrides
 from homarus.runtime.client import RunOptions
+from homarus.runtime.local import LocalClient
 from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
@@ -129,6 +131,8 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
         screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
         screen.away, screen.ready = away, ready
         await screen.run()
+    for line in agent.client.leaving() if isinstance(agent.client, LocalClient) else ():
+        say(line)
     return 0
 
 

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Self
 
 from homarus.core.errors import HomarusError
-from homarus.core.events import Notice, RunEvent
-from homarus.queue.collect import message_id
 from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 
@@ -29,7 +27,6 @@ class Interrupts:
         self.gave_up = False  # waiting for the end of the turn
         self._stop: Callable[[], object] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._queued = False  # with another program
 
     def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGINT, self._signalled)
@@ -39,8 +36,8 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._before)
 
     @contextmanager
-    def stopping(self, agent: Agent, message: str) -> Iterator[Callable[[RunEvent], None]]:
-        """End what this message began when the signal comes, or else the waiting for it. Yields what is to hear its events."""
+    def stopping(self, agent: Agent, message: str) -> Iterator[None]:
+        """End what this message began when the signal comes, or else the waiting for it."""
         loop, waiting = asyncio.get_running_loop(), asyncio.current_task()
         assert waiting is not None
 
@@ -52,7 +49,7 @@ class Interrupts:
 
         self._stop = partial(loop.call_soon_threadsafe, stop)
         try:
-            yield self._heard
+            yield
         except asyncio.CancelledError:
             if not self.gave_up:
                 raise
@@ -62,15 +59,10 @@ class Interrupts:
             if self._ending is not None:
                 self._ending.cancel()
 
-    def _heard(self, event: RunEvent) -> None:
-        self._queued = self._queued or (isinstance(event, Notice) and event.kind == "queued")
-
     async def _end(self, agent: Agent, message: str, waiting: asyncio.Task[object]) -> None:
-        client, left = agent.client, ""
+        client = agent.client
         if isinstance(client, LocalClient):
-            ended = agent.stop(REASON)
-            if self._queued and not ended and not _taken_back(client, message):
-                left = "the program that has the session open"
+            ended = agent.stop(REASON)  # what another program holds is asked back, and what comes of that is an event
         else:
             from homarus.gateway.remote import RemoteClient
 
@@ -79,9 +71,8 @@ class Interrupts:
                 ended = await client.abort_turn_of(agent.key, message, REASON)
             except HomarusError:  # it went away, or is an older one
                 ended = False
-            left = "" if ended else "the gateway"
-        if left:
-            self.told = f"stopped waiting; the message stays with {left}, which answers it"
+            if not ended:
+                self.told = "stopped waiting; the message stays with the gateway, which answers it"
         if not ended:
             self.gave_up = True
             waiting.cancel()
@@ -90,9 +81,3 @@ class Interrupts:
         if self._stop is None:
             raise KeyboardInterrupt
         self._stop()
-
-
-def _taken_back(client: LocalClient, message: str) -> bool:
-    """Take a message back that was left for another program; False when that one has taken it."""
-    letters = client.runtime.letters
-    return any(letters.withdraw(item) for _, item in letters.waiting() if message_id(item.key) == message)

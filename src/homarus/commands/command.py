@@ -56,7 +56,10 @@ class SessionClient(Protocol):
     def queue(self, key: SessionKey, channel: str) -> QueueState: ...
 
     async def stop(self, key: SessionKey, reason: str) -> bool:
-        """Forget what waits, end what runs, and return whether there was anything to end."""
+        """Forget what waits, end what runs, and return whether there was anything to end.
+
+        Raises Locked where another process has the session open: nobody here can say that nothing runs there.
+        """
         ...
 
     async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:

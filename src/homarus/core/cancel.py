@@ -19,6 +19,11 @@ STOPPED = "stopped by the user"
 STARTS_OVER = "the session starts over"
 DELETED = "the session is deleted"
 FORGETTING = frozenset({STOPPED, STARTS_OVER, DELETED})
+# Whoever asked does not want to know any more: that ends their turn, and nothing else.
+TAKEN_BACK = "taken back by whoever asked"
+# The program of a turn ends: so does the turn, or, where another program waits for it, whoever has the session next goes on with it.
+CLOSED = "the program that worked on this was closed"
+HANDED_OVER = "the program was closed; whoever has the session next goes on with this"
 
 
 class Cancel:

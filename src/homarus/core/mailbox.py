@@ -48,6 +48,13 @@ class Mailbox(Generic[T]):
             taken.append(self._waiting.popleft())
         return taken
 
+    def remove(self, unwanted: Callable[[T], bool]) -> bool:
+        """Take out what is not to be heard any more; False when there is nothing of that kind."""
+        kept = [item for item in self._waiting if not unwanted(item)]
+        found = len(kept) < len(self._waiting)
+        self._waiting = deque(kept)
+        return found
+
     def close(self) -> list[T]:
         """End the input and give back what the run did not take."""
         self._open = False

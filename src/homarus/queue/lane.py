@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.cancel import Cancel
+from homarus.core.cancel import CLOSED, HANDED_OVER, TAKEN_BACK, Cancel
 from homarus.core.clock import Clock
 from homarus.core.errors import Fenced, StorageError
 from homarus.core.mailbox import Mailbox
@@ -81,6 +81,7 @@ class SessionLane:
         self._places = places
         self._clock = clock
         self._name = name
+        self.theirs: Callable[[Queued], bool] = lambda _item: False  # whether another process left a message
         self._queue: tuple[Queued, ...] = ()
         self._overflow = Overflow()
         self._apart: frozenset[str] = frozenset()  # keys of a mixed batch: they stay single to its end
@@ -183,11 +184,34 @@ class SessionLane:
         ended = self._cancel.cancel(reason) if self._cancel is not None else False
         return bool(forgotten) or ended
 
-    async def close(self, reason: str = "shutting down") -> None:
-        """End the running turn and let go of the inbox. What waits stays in there for the next start."""
+    def take_back(self, key: str, *, running: bool) -> Literal["forgotten", "stopping", ""]:
+        """Forget one message that waits, or end its turn if `running` may be and it answers nothing else; else change nothing."""
+        if running and self._batch is not None and self._batch.keys == (key,):
+            return "stopping" if self._cancel is not None and self._cancel.cancel(TAKEN_BACK) else ""
+        queue = tuple(item for item in self._queue if item.key != key)
+        waited = self._mailbox is not None and self._mailbox.remove(lambda item: item.key == key)
+        if not waited and len(queue) == len(self._queue):
+            return ""
+        self._queue = queue
+        self._inbox.settle(key)
+        return "forgotten"
+
+    @property
+    def asked_elsewhere(self) -> bool:
+        """Say whether the running turn answers a message of another process, whether it began with it or heard it since."""
+        if self._batch is None or self._mailbox is None:
+            return False
+        unheard = {item.key for item in (*self._queue, *self._mailbox.waiting)}
+        return any(self.theirs(item) for item in self._inbox.pending if item.key not in unheard)
+
+    async def close(self, reason: str = CLOSED) -> None:
+        """End the running turn and let go of the inbox. What waits stays in there for the next start.
+
+        So does what a turn answers that another process waits for: that turn is handed over.
+        """
         self._closed = True
         if self._cancel is not None:
-            self._cancel.cancel(reason)
+            self._cancel.cancel(HANDED_OVER if self.asked_elsewhere else reason)
         await self.idle()
         self._inbox.close()
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
+from homarus.core.clock import Ids
 from homarus.core.routes import SessionKey
 from homarus.queue.collect import Queued
 from homarus.storage.atomic import create_new, ensure_dir, remove
 
 # Among the facts of a letter: it is a command, which is carried out and answered and never becomes a turn as it stands.
 COMMAND = "command"
+# And so is who left it: somebody there waits for what comes of it.
+LEFT_BY = "leftBy"
 ANSWER = ".answer"
 _FRESH_NS = 2_000_000_000
 
@@ -27,9 +31,20 @@ _FRESH_NS = 2_000_000_000
 class Letters:
     """The letters of one home, all sessions in one folder, the oldest first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ids: Ids) -> None:
         self._folder = folder
+        self._ids = ids
         self._seen: object = None
+
+    @cached_property
+    def mark(self) -> str:
+        """Return what tells the messages that were left from here from all others."""
+        return self._ids.uuid()
+
+    def is_of_another(self, item: Queued) -> bool:
+        """Say whether somebody else left a message here, who may wait for its answer."""
+        left_by = item.facts.get(LEFT_BY)
+        return left_by is not None and left_by != self.mark
 
     def put(self, item: Queued) -> None:
         """Make a message durable for the process that holds its session."""
@@ -86,9 +101,12 @@ class Letters:
         return found
 
     def of(self, key: SessionKey, *, everyone: bool) -> list[tuple[Path, Queued]]:
-        """Return the letters for one session: all of them, or only those that nobody else will take care of."""
+        """Return the letters for one session: all of them, or only those that nobody else will take care of.
+
+        Commands are among them in any case: they are about what this process does there, and nobody else can carry them out.
+        """
         found = [(path, item) for path, item in self.waiting() if item.route.session_key == key]
-        return found if everyone else [(path, item) for path, item in found if _is_ours(path)]
+        return [each for each in found if everyone or each[1].facts.get(COMMAND) or _is_ours(each[0])]
 
 
 def taken(letter: Path) -> bool:

@@ -74,21 +74,21 @@ class Listeners:
 class EventFeed:
     """The events of a session on their way to one reader, who may also be woken for other reasons. Nothing is dropped.
 
-    `answering` says what the running turn answers. It is asked when a turn ends: when that is read, the next may run.
+    `answering` says what the running turn answers. It is asked when a turn begins or ends: when that is read, the next may run.
     """
 
     def __init__(self, answering: Callable[[], Collection[str]] = tuple) -> None:
         self._answering = answering
         self._events: deque[tuple[RunEvent, Collection[str]]] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        # The keys of the messages that the turn answered whose end was taken last.
+        # The keys of the messages that the turn answers whose beginning or end was taken last.
         self.answered: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self._events)
 
     def put(self, event: RunEvent) -> None:
-        self._events.append((event, self._answering() if isinstance(event, RunEnded) else ()))
+        self._events.append((event, self._answering() if isinstance(event, RunStarted | RunEnded) else ()))
         if self._waiter is not None:
             self.wake()
 
@@ -217,6 +217,8 @@ class Following:
             self._answered = self._answered or self._mine or self._key in self._events.answered
         elif isinstance(event, RunStarted):
             self._waits = False
+            # A turn that goes on with what another process had begun does not take the message in again.
+            self._mine = self._mine or self._key in self._events.answered
         elif isinstance(event, UserAccepted):
             message = event.message
             self._mine = self._mine or self._key in message.keys

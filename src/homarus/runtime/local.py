@@ -113,7 +113,7 @@ class LocalClient:
         events = EventFeed(partial(self.runtime.answering, session))
         unlisten = self.runtime.listen(session, events.put)
         try:
-            taken = await self.send(session, text, options)
+            taken = await self._hand_in(session, text, options)
         except BaseException:
             unlisten()
             raise
@@ -139,11 +139,11 @@ class LocalClient:
             if runtime.open_lane(session) is None:
                 who = "another agent of this program" if self.elsewhere.in_this_process(session) else "another program"
                 yield Notice(f"{who} has {session} open; the message is queued there", "queued")
-                answered = await self.elsewhere.answered(session, taken.item, options.seconds)
-                if answered is not None:
-                    for event in answered:
+                async with aclosing(self.elsewhere.asked(session, taken.item, options.seconds)) as asked:
+                    async for event in asked:
                         yield event
-                    return
+                        if isinstance(event, RunEnded):
+                            return
             lane, owed = runtime.lane(session), partial(runtime.owed, session)
             everyone = options.children == "all"
             async for event in Following(lane, taken.item.key, events, owed, everyone=everyone):
@@ -152,7 +152,13 @@ class LocalClient:
             unlisten()
 
     async def send(self, session: SessionKey, text: str, options: RunOptions | None = None) -> IntakeResult:
-        options = options or RunOptions()
+        taken = await self._hand_in(session, text, options or RunOptions())
+        left = taken.item is not None and self.runtime.open_lane(session) is None
+        if left and (stuck := self.elsewhere.stuck(session)):
+            self.runtime.emit(session, Notice(stuck, "warning"))
+        return taken
+
+    async def _hand_in(self, session: SessionKey, text: str, options: RunOptions) -> IntakeResult:
         await self._check(session, options)
         # Rights of its own need a turn of its own.
         apart = Overrides(mode=Mode.FOLLOWUP) if options.folders or options.cwd else None
@@ -174,11 +180,16 @@ class LocalClient:
 
     async def take(self, session: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in, whoever it came from; it is durable or answered when this returns."""
-        # A command belongs to the process that has the session open; one that takes no letters leaves it to us.
+        # A command belongs to the process that has the session open; of one that does not answer we do what needs no session.
         is_command = inbound.text.lstrip().startswith("/") or is_stop(inbound.text)
         if is_command and self.elsewhere.holds(session) and (done := await self.elsewhere.command(session, inbound)):
             return done
-        return await self.router.handle(session, inbound, overrides=overrides)
+        try:
+            return await self.router.handle(session, inbound, overrides=overrides)
+        except Locked as held:
+            if held.ours:
+                self.elsewhere.refuse(session)
+            raise
 
     async def _handle(self, session: SessionKey, inbound: Inbound) -> IntakeResult:
         return await self.router.handle(session, inbound)
@@ -235,11 +246,15 @@ class LocalClient:
     def abort(self, session: SessionKey, reason: str = STOPPED) -> bool:
         lane = self.runtime.open_lane(session)
         stopped = lane.stop(reason) if lane is not None else False
-        return bool(self.children.stop(session, reason)) or stopped
+        stopped = bool(self.children.stop(session, reason)) or stopped
+        return self.elsewhere.take_back(session) or stopped
 
     async def stop(self, key: SessionKey, reason: str = STOPPED) -> bool:
-        """Abort, and return when everything has ended."""
-        return await self.runtime.stop(key, reason)
+        """Abort, and return when everything has ended. Raises Locked where only another process could do that."""
+        stopped = await self.runtime.stop(key, reason)
+        if not stopped:
+            self.elsewhere.refuse(key)
+        return stopped
 
     def listen(self, session: SessionKey, listener: Listener) -> Callable[[], None]:
         return self.runtime.listen(session, listener)
@@ -340,7 +355,7 @@ class LocalClient:
 
     async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:
         """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
-        await self.stop(key, STARTS_OVER)
+        await self.runtime.stop(key, STARTS_OVER)
         async with self.runtime.exclusively(key):
             if self.home.store(key.agent_id).find(key) is None:
                 return []
@@ -383,7 +398,7 @@ class LocalClient:
         """Summarise the older part of a session."""
         from homarus.context.compact import Compacted
 
-        async with self.runtime.exclusively(key) as cancel:
+        async with self.runtime.exclusively(key, "compacting") as cancel:
             turn = self.runtime.turn_for(key, cancel=cancel)
             with self.home.opened(key) as live:
                 prepared = await prepare(self.home, turn, live.refresh())
@@ -398,7 +413,7 @@ class LocalClient:
     async def aside(self, key: SessionKey, question: str) -> str:
         """Answer from the session's history, without tools; nothing of it is stored."""
         answer, problem = "", None
-        async with self.runtime.exclusively(key) as cancel:
+        async with self.runtime.exclusively(key, "answering beside the conversation") as cancel:
             turn = self.runtime.turn_for(key, cancel=cancel)
             with self.home.opened(key) as live:
                 prepared = await prepare(self.home, turn, live.refresh())
@@ -433,7 +448,19 @@ class LocalClient:
             return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
+    def leaving(self) -> Sequence[str]:
+        """Return what becomes of the turns that run now when this program ends, in words."""
+        told = []
+        for key in self.runtime.lanes.busy:
+            lane = self.runtime.open_lane(key)
+            if lane is not None and lane.asked_elsewhere:
+                told.append(f"what another program asked in {key} is answered by whoever opens that session next")
+            elif not key.is_subagent:
+                told.append(f"what ran in {key} is stopped")
+        return told
+
     async def aclose(self) -> None:
+        await self.elsewhere.finish()
         await self.runtime.aclose()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Turn, TurnRunner, Why
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
-from homarus.core.cancel import STOPPED, Cancel
+from homarus.core.cancel import HANDED_OVER, STOPPED, Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEnded, RunEvent, RunStarted
@@ -36,7 +36,7 @@ from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued, message_key
 from homarus.queue.inbox import Inbox, inbox_name
 from homarus.queue.lane import Places, SessionLane
-from homarus.queue.letters import COMMAND, Letters, taken
+from homarus.queue.letters import COMMAND, LEFT_BY, Letters, taken
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
@@ -69,7 +69,7 @@ class Runtime:
         self.turns = TurnRunner(home)
         self.children = Children(self)
         self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._is_ours)
-        self.letters = Letters(home.config.paths.own_dir / "letters")
+        self.letters = Letters(home.config.paths.own_dir / "letters", home.ids)
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
         # Carries out a command that another process left for a session of ours.
@@ -146,6 +146,7 @@ class Runtime:
 
         Its sender waits for an answer of its own, so unless they say otherwise it joins no turn of somebody else.
         """
+        inbound = replace(inbound, facts={**(inbound.facts or {}), LEFT_BY: self.letters.mark})
         item = self._queued(key, inbound, overrides or Overrides(mode=Mode.FOLLOWUP))
         self.letters.put(item)
         return item
@@ -166,9 +167,9 @@ class Runtime:
                 remove(path)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
-        """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
+        """Look now and then: a process that stays answers what others say to its sessions, any other does what they order."""
         self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
-        if self.stays and self.letters.changed():
+        if self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
                 if self._is_ours(key):
                     self._take_letters(self.lane(key), key)
@@ -231,6 +232,7 @@ class Runtime:
         self.home.toolkit.orphans.sweep()
         with self.home.opened(key) as live:
             lane = SessionLane(inbox, partial(self._run, key), self._places, self.home.clock, name=lane_of(key))
+            lane.theirs = self.letters.is_of_another
             settings = self.home.config.agent(key.agent_id).block("", TurnSettings)
             goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
             if self.children.is_left(key):
@@ -241,7 +243,9 @@ class Runtime:
             resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
             if self.outlet is not None:
                 self.outlet.catch_up(begun, live, goes_on=resumes)
-            if begun and goes_on and not resumes:  # whoever waits for an answer reads there that none will come
+            if (
+                begun and not resumes and cut_off(live.writer.branch)
+            ):  # whoever waits for an answer reads there that none will come
                 from homarus.runtime.speech import INTERRUPTED
 
                 live.writer.append_message(Assistant((), stop_reason=StopReason.ERROR, error=INTERRUPTED))
@@ -285,11 +289,12 @@ class Runtime:
                     given = {"mailbox": mailbox, "cancel": cancel, "settle": lambda *keys: stored.extend(keys)}
                     turn = self._with_events(self.turn_for(key, batch, emit=watched(watch, emit), **given))
                     outcome = await self.turns.run(turn)
-                if speech is not None:
+                goes_on = outcome.error == HANDED_OVER
+                if speech is not None and not goes_on:
                     speech.end(outcome)  # an answer that is not on its way durably leaves its question open
                     if self.outlet is not None:
                         await self.outlet.posted()
-                settle(*stored)
+                settle(*(() if goes_on else stored))
             finally:
                 if speech is not None:
                     speech.close()
@@ -381,12 +386,14 @@ class Runtime:
             automation.heartbeats.wake(key)
 
     @asynccontextmanager
-    async def exclusively(self, key: SessionKey) -> AsyncIterator[Cancel]:
-        """Keep turns out of a session while something else is done with it; `stop` ends that, too."""
+    async def exclusively(self, key: SessionKey, doing: str = "") -> AsyncIterator[Cancel]:
+        """Keep turns out of a session while something else is done with it, which others may know; `stop` ends that, too."""
         async with self._alone.setdefault(key, asyncio.Lock()):
             self._operations[key] = Cancel()
+            live = self.home.sessions.get(key)
             try:
-                yield self._operations[key]
+                with live.writer.at_work(doing) if live is not None and doing else nullcontext():
+                    yield self._operations[key]
             finally:
                 del self._operations[key]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from homarus.agent.outcome import Outcome, Status
+from homarus.core.cancel import CLOSED
 from homarus.core.errors import HomarusError, StorageError
 from homarus.core.events import (
     MessageEnded,
@@ -44,7 +45,6 @@ from homarus.sessions.entry import MessageEntry
 from homarus.sessions.writer import SessionWriter
 
 _log = logging.getLogger(__name__)
-SHUTTING_DOWN = "shutting down"
 OUTPUT_CHARS, ARGUMENT_CHARS, ERROR_CHARS = 600, 160, 600
 INTERRUPTED = "⚠️ The program was stopped while it worked on this, and could not go on. Please say it again."
 
@@ -156,7 +156,7 @@ class Speech:
         """Say how the turn ended where its chat would wait otherwise. Raises StorageError where something is not durable."""
         self._blocks = None
         if outcome.status is Status.ABORTED:
-            if outcome.error == SHUTTING_DOWN:
+            if outcome.error == CLOSED:
                 self._post("end", INTERRUPTED)
         elif outcome.status is not Status.OK:
             self._post("end", f"⚠️ {single_line(redacted(outcome.error), ERROR_CHARS) or 'the turn failed'}")

@@ -91,21 +91,23 @@ class SessionHome:
         """Return the session that a person means: by key, by id or the beginning of one, or by its name."""
         return self._meant(text, agent, _SHORTEST) or self._missing(text, agent)
 
-    def key(self, text: str, agent: str = "") -> SessionKey:
+    def key(self, text: str, agent: str = "", *, typed: bool = False) -> SessionKey:
         """Return the key of the session that is meant, or of a new one of that name.
 
-        What speaks into a session is stricter than what looks at one: a program's `user-1` must never be somebody else's.
-        So a whole key is taken as it stands, an id needs its first eight characters, and a sub-agent's name does not count.
+        What a person typed means what it means to `resolve`. A program is taken more strictly: its `abcd` must never be
+        somebody else's, so an id needs its first eight characters.
+        In both cases a whole key is taken as it stands, and a sub-agent's name does not count.
         The id of a conversation that was put away is never the name of a new session: it is the one that goes on with it,
         or refused where there is none yet.
         """
         key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
         if key.kind in {SessionKind.MAIN, SessionKind.GLOBAL} or text.strip().lower().startswith("agent:"):
             return key
-        if found := self._meant(text, agent, SHORT_ID, talking=True):
+        shortest = _SHORTEST if typed else SHORT_ID
+        if found := self._meant(text, agent, shortest, talking=True):
             return found.key
         wanted = text.strip().lower()
-        if away := next((place for place in self.archives() if _begins(place.session_id, wanted, SHORT_ID)), None):
+        if away := next((place for place in self.archives() if _begins(place.session_id, wanted, shortest)), None):
             if again := self._revived(away):
                 return again.key
             cure = f"'homarus sessions resume {short_id(away.session_id)}' goes on with it"
@@ -194,6 +196,12 @@ class SessionHome:
         return None
 
     def _missing(self, text: str, agent: str) -> SessionInfo:
+        near = self.near(text, agent)
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise Unknown(f"no session '{text}'", cure=f"{hint}'homarus sessions list --all' shows them all")
+
+    def near(self, text: str, agent: str = "") -> Sequence[str]:
+        """Return the names of sessions that may be meant by a word that names none."""
         import difflib
 
         names = {info.name: info for info in self.list([agent] if agent else (), orphans=True)}
@@ -202,8 +210,7 @@ class SessionHome:
         wanted = text.strip().lower()
         near = [name for word, name in words.items() if len(wanted) >= 3 and wanted in word]
         near += [words[word] for word in difflib.get_close_matches(wanted, words, n=3, cutoff=0.7)]
-        hint = f"did you mean {', '.join(dict.fromkeys(near[:3]))}? " if near else ""
-        raise Unknown(f"no session '{text}'", cure=f"{hint}'homarus sessions list --all' shows them all")
+        return tuple(dict.fromkeys(near))[:3]
 
     def archive(self, text: str, *, exact: bool = False) -> Place | None:
         """Return a conversation that was put away, by its file, its id or the beginning of one, or its name."""
@@ -224,12 +231,12 @@ class SessionHome:
         return next(iter(found or named), None)
 
 
-_SHORTEST = 4  # characters of an id that are enough to look at a session
+_SHORTEST = 4  # characters of an id that are enough where a person types them
 
 
 def _begins(session_id: str, wanted: str, shortest: int) -> bool:
-    # Only ids that a machine made are shortened: a name that begins like another is another.
-    whole = session_id.lower()
+    # Only ids that a machine made are shortened: a name that begins like another is another. A number is a name, too.
+    whole, shortest = session_id.lower(), SHORT_ID if wanted.isdigit() else shortest
     return len(wanted) >= shortest and whole.startswith(wanted) and HEX_ID.fullmatch(whole) is not None
 
 

@@ -35,6 +35,7 @@ _ARCHIVE = late(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
 # What OpenClaw keeps beside transcripts under a name that looks like one.
 _BESIDE = (".trajectory.", ".checkpoint.")
 _PURPOSE = "purpose"  # only our own lock files have it
+WORK = "doing"
 _SAFE_ID = late(r"[^/\\\x00-\x1f]{1,200}")
 
 
@@ -187,6 +188,13 @@ def owner_of(path: Path) -> int | None:
         pid = held.get("pid")
         return pid if isinstance(pid, int) else -1
     return _foreign_owner(lock)
+
+
+def work_at(path: Path) -> str:
+    """Return what the owner of a file says that it does there besides turns; nothing where it says nothing."""
+    held = holder(beside(path, ".lock")) or {}
+    doing = held.get(WORK)
+    return single_line(doing, 60) if isinstance(doing, str) else ""
 
 
 def is_held_here(path: Path) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -25,7 +26,7 @@ from homarus.sessions.entry import (
 )
 from homarus.sessions.legacy import make_appendable
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
-from homarus.sessions.places import own
+from homarus.sessions.places import WORK, own
 from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
 from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import History, View, project, visible
@@ -220,6 +221,15 @@ class SessionWriter:
         self._load()
         if self._leaf != target:
             raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
+
+    @contextmanager
+    def at_work(self, doing: str) -> Iterator[None]:
+        """Let other processes know what is done with the session while the context lasts; turns they see by themselves."""
+        self._lock.say(**{WORK: doing})
+        try:
+            yield
+        finally:
+            self._lock.say(**{WORK: None})
 
     def close(self) -> None:
         """Let go of the file and of the right to write it; a second call does nothing."""

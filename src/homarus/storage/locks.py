@@ -73,6 +73,18 @@ class OwnerLock:
             raise
         return cls(path, fd)
 
+    def say(self, **facts: Any) -> None:
+        """Tell those who read the lock file something more, or with None nothing more of that kind."""
+        if self._fd < 0:
+            return
+        try:
+            said = _parse(os.pread(self._fd, _MAX_CONTENT, 0)) | facts
+            content = encode({name: value for name, value in said.items() if value is not None})
+            # Written at once and never shorter than before, so that nobody finds half of it.
+            os.pwrite(self._fd, content.ljust(os.fstat(self._fd).st_size), 0)
+        except OSError:
+            pass  # it only informs
+
     @property
     def held(self) -> bool:
         return self._fd >= 0
@@ -194,6 +206,15 @@ def is_alive(pid: object) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
+
+
+def is_suspended(pid: int) -> bool:
+    """Say whether a process was stopped, as by Ctrl-Z, and does nothing until it is told to go on; False where the system does not tell."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return after_name.split()[:1] in (["T"], ["t"])
 
 
 def _locked(path: Path, owner: dict[str, Any]) -> Locked:
