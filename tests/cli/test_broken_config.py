@@ -54,7 +54,7 @@ def test_a_file_that_nobody_read_before_stops_every_turn(config: Path, capsys, h
     assert not (config.parent / "workspace").exists()
 
 
-@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "include", "folder", "gone"])
+@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "folder", "gone"])
 def test_the_rules_of_the_last_turn_hold_until_the_file_is_mended(config: Path, capsys, how: str) -> None:
     assert run(["agent", "-m", "hello"]) == 0
     capsys.readouterr()
@@ -70,9 +70,47 @@ def test_the_rules_of_the_last_turn_hold_until_the_file_is_mended(config: Path, 
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (BROKEN, "tools"),
+        ('{ session: { dmScope: "main }', "session"),
+        ("{ $include: 'x.json' }", "$include"),
+        ("{ $include: './x.json5', }}", "$include"),
+    ],
+)
+def test_a_rule_that_came_with_the_slip_is_not_left_out(config: Path, capsys, text: str, place: str) -> None:
+    config.write_text("{ logging: { level: 'info' } }")
+    assert run(["agent", "-m", "hello"]) == 0
+    config.write_text(text)
+    capsys.readouterr()
+    for args in (["agent", "-m", "hello"], ["prompt"]):
+        assert run(args) == 78
+        said = capsys.readouterr().err
+        assert f"{config}:" in said
+        assert f"the last good content does not stand in, because this text differs from it at '{place}'" in said
+    assert run(["config", "validate"]) == 78
+    assert "does not stand in" in capsys.readouterr().out
+
+
+def test_a_slip_in_an_included_file_is_judged_like_one_in_the_file_itself(config: Path, capsys) -> None:
+    rules = config.with_name("rules.json5")
+    rules.write_text('{ deny: ["exec"] }')
+    config.write_text("{ tools: { $include: './rules.json5' } }")
+    assert run(["agent", "-m", "hello"]) == 0
+    for text, code in (('{ deny: ["exec" }', 0), ('{ deny: ["exec", "write" }', 78), ("{ deny: ", 0)):
+        rules.write_text(text)
+        assert run(["prompt"]) == code, text
+    assert run(["config", "validate"]) == 78
+    rules.unlink()
+    capsys.readouterr()
+    assert run(["prompt"]) == 0
+    assert "- exec:" not in capsys.readouterr().out
+
+
 def test_what_a_command_forbade_is_remembered_without_a_turn(config: Path, capsys) -> None:
     assert run(["config", "set", "tools.deny", '["exec", "web_fetch"]']) == 0
-    spoil(config, "bracket")
+    config.write_text(config.read_text().replace("]", ""))
     assert run(["prompt"]) == 0
     said = capsys.readouterr().out
     assert "- exec:" not in said
