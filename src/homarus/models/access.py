@@ -19,7 +19,8 @@ from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
 from homarus.models.info import ModelInfo
 from homarus.models.levels import LEVELS, nearest, parse_level
-from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
+from homarus.models.named import names_of
+from homarus.models.ref import NOTEBOOK, ModelRef, Names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Factory, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
@@ -98,12 +99,7 @@ class Models:
             return ""
 
     def names(self, agent: AgentConfig) -> Names:
-        models = agent.get("models")
-        primary = split_ref(str(agent.get("model.primary") or ""))
-        provider = primary.provider if primary else ""
-        return build_names(
-            models if isinstance(models, dict) else {}, self.catalog.configured(), provider, self.catalog.known
-        )
+        return names_of(agent, self.catalog)
 
     def store(self, agent: AgentConfig) -> AuthStore:
         """Return an agent's credentials; those of the main agent are visible to others only with `auth.inherit`."""

@@ -7,10 +7,10 @@ import sys
 from importlib.util import find_spec
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
-from homarus.config.view import AgentConfig
 from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
 from homarus.models.access import Models
+from homarus.models.named import doubt
 from homarus.models.notebook.minilm import lacking
 from homarus.models.ready import missing
 from homarus.models.select import AUTO, choice
@@ -54,25 +54,22 @@ def check_programs(home: Home) -> list[Finding]:
 
 
 def check_models(home: Home) -> list[Finding]:
-    """Each agent's configured models: that each name means one, and that nothing is missing to ask it. And the notebook's reader."""
-    models, findings = Models(home.config, home.env, clock=home.clock), []
+    """Each agent's configured models: that nothing is missing to ask them. And the notebook's reader.
+
+    A name that means no model is told with the configuration: there it is mended.
+    """
+    models, findings, doubtful = Models(home.config, home.env, clock=home.clock), [], False
     if problem := lacking(home.config.paths.models_dir):
         findings.append(Finding("models", Severity.WARNING, problem, cure="homarus memory export-minilm"))
     for agent in home.config.agents:
-        named = choice(agent.get("model"))
+        named, names = choice(agent.get("model")), models.names(agent)
         for text in (named.primary, *(named.fallbacks or ())):
-            if text not in {"", AUTO} and (problem := _wrong_with(models, agent, text)):
+            if doubt(home.config, names, models.catalog, text):
+                doubtful = True
+            elif text not in {"", AUTO} and (problem := missing(models, agent, names.resolve(text).ref)):
                 said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
                 findings.append(Finding("models", Severity.WARNING, said, cure=cure))
-    return findings or ok("models", "the models that are named can be asked")
-
-
-def _wrong_with(models: Models, agent: AgentConfig, named: str) -> str:
-    try:
-        found = models.names(agent).resolve(named)
-    except HomarusError as wrong:
-        return str(wrong)
-    return missing(models, agent, found.ref) or found.warning
+    return findings or ([] if doubtful else ok("models", "the models that are named can be asked"))
 
 
 def check_python(_home: Home) -> list[Finding]:
