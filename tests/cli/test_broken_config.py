@@ -172,3 +172,24 @@ def test_what_shows_and_mends_a_configuration_works_on_a_broken_one(config: Path
     monkeypatch.setenv("EDITOR", 'sed -i s/exec./exec\\"]/')
     assert run(["config", "edit"]) == 0
     assert config.read_text() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "meant"),
+    [
+        ("tools: { exec: { mode: 'dney' } }", "tools.exec.mode", "deny"),
+        ("tools: { elevated: { enabled: 'flase' } }", "tools.elevated.enabled", "false"),
+        ("agents: { defaults: { tools: { exec: { mode: 'dney' } } } }", "agents.defaults.tools.exec.mode", "deny"),
+        ("agents: { list: [{ id: 'main', tools: { exec: { mode: 'alow' } } }] }", "agents.list[0].tools.exec.mode", ""),
+        ("agents: { defaults: { sandbox: { mode: 'al' } } }", "agents.defaults.sandbox.mode", "all"),
+    ],
+)
+def test_a_value_that_no_rule_has_is_said_once_with_the_turn_by_the_key_as_it_is_written(
+    config: Path, capsys, settings: str, key: str, meant: str
+) -> None:
+    config.write_text(f"{{ {settings} }}")
+    assert run(["agent", "--model", "builtin/notebook", "-m", "hello"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(said) == 1, said
+    assert f"openclaw.json:1: {key}: " in said[0]
+    assert not meant or f"did you mean '{meant}'?" in said[0]
