@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -414,18 +413,17 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecRequest:
     return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=who)
 
 
-_OF_COMMANDS: dict[str, type[Any]] = {"tools.exec": ExecSettings, "tools.elevated": ElevatedSettings}
-
-
 def _allowed(
     config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool], more: tuple[Layer, ...] = ()
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
     # What is wrong with the rules of commands is said with the turn, and not first where a command asks for them.
-    for scope, (name, kind) in product((config, config.agent(agent_id)), _OF_COMMANDS.items()):
-        if scope.get(name) is not None:
-            scope.block(name, kind)
+    for scope in (config, config.agent(agent_id)):
+        if scope.get("tools.exec") is not None:
+            scope.block("tools.exec", ExecSettings)
+        if scope.get("tools.elevated") is not None:
+            scope.block("tools.elevated", ElevatedSettings)
     left = allowed_tools(tools.values(), layers_for(everyone, own, who, more), who)
     for warning in left.warnings:
         _log.warning("%s", warning)
