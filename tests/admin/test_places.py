@@ -10,7 +10,8 @@ import pytest
 
 from homarus.admin.doctor.finding import Home
 from homarus.admin.doctor.home import check_config, check_workspaces
-from homarus.admin.places import refuse, unfit
+from homarus.admin.places import refuse
+from homarus.agent.places import unfit
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
@@ -108,3 +109,28 @@ def test_onboarding_asks_again(home: Path) -> None:
     ]
     code, text = at_a_terminal(home, "onboard", says=says)
     assert code == 0 and (home / "agent" / "AGENTS.md").exists(), text
+
+
+@pytest.mark.parametrize("folder", NEVER)
+def test_no_run_begins_in_one_or_lays_anything_out_there(home: Path, folder: str) -> None:
+    config = home / ".openclaw" / "openclaw.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"agents": {"defaults": {"workspace": folder, "model": "builtin/notebook"}}}))
+    before = picture(home)
+    for line in (("agent", "hi"), ("setup",), ("config", "validate")):
+        done = homarus(home, *line)
+        assert done.returncode == 78, (line, done.stderr)
+        said = done.stdout + done.stderr
+        assert "agents.defaults.workspace" in said and ("holds keys" in said or "is not a folder" in said), line
+        assert picture(home) == before, line
+
+
+def test_one_agents_folder_stops_no_other_one(home: Path) -> None:
+    config = home / ".openclaw" / "openclaw.json"
+    config.parent.mkdir()
+    agents = {"defaults": {"model": "builtin/notebook"}, "entries": {"main": {}, "work": {"workspace": "~/.ssh"}}}
+    config.write_text(json.dumps({"agents": agents}))
+    assert homarus(home, "agent", "hi").returncode == 0
+    done = homarus(home, "agent", "--agent", "work", "hi")
+    assert done.returncode == 78 and f"{config}:1: agents.entries.work.workspace: {home}/.ssh holds keys" in done.stderr
+    assert not list((home / ".ssh").iterdir())

@@ -49,6 +49,20 @@ def test_files_are_named_and_pictures_go_as_pictures(tmp_path: Path) -> None:
     assert [image.mime_type for image in made.images] == ["image/png"]
 
 
+@pytest.mark.parametrize(
+    ("encoding", "said"), [("utf-8-sig", ""), ("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("latin-1", "Windows-1252")]
+)
+def test_a_text_in_another_encoding_is_read_and_the_model_is_told_which(
+    tmp_path: Path, encoding: str, said: str
+) -> None:
+    path, text = tmp_path / "n.txt", "Grüße aus Köln"
+    path.write_bytes(text.encode(encoding))
+    note = f"[{path} was read as {said}]\n\n" if said else ""
+    assert attach("look", (path,)).files == f'{note}<file name="{path}">\n{text}\n</file>'
+    made = attach("", (), path.read_bytes())
+    assert made == Attached(text, f"[standard input was read as {said}]" if said else "")
+
+
 def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"\xff\x00\xfe")
     (tmp_path / "large").write_text("x" * (MAX_TEXT + 1))

@@ -54,7 +54,7 @@ def test_a_file_that_nobody_read_before_stops_every_turn(config: Path, capsys, h
     assert not (config.parent / "workspace").exists()
 
 
-@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "include", "folder", "gone"])
+@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "folder", "gone"])
 def test_the_rules_of_the_last_turn_hold_until_the_file_is_mended(config: Path, capsys, how: str) -> None:
     assert run(["agent", "-m", "hello"]) == 0
     capsys.readouterr()
@@ -70,9 +70,47 @@ def test_the_rules_of_the_last_turn_hold_until_the_file_is_mended(config: Path, 
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (BROKEN, "tools"),
+        ('{ session: { dmScope: "main }', "session"),
+        ("{ $include: 'x.json' }", "$include"),
+        ("{ $include: './x.json5', }}", "$include"),
+    ],
+)
+def test_a_rule_that_came_with_the_slip_is_not_left_out(config: Path, capsys, text: str, place: str) -> None:
+    config.write_text("{ logging: { level: 'info' } }")
+    assert run(["agent", "-m", "hello"]) == 0
+    config.write_text(text)
+    capsys.readouterr()
+    for args in (["agent", "-m", "hello"], ["prompt"]):
+        assert run(args) == 78
+        said = capsys.readouterr().err
+        assert f"{config}:" in said
+        assert f"the last good content does not stand in, because this text differs from it at '{place}'" in said
+    assert run(["config", "validate"]) == 78
+    assert "does not stand in" in capsys.readouterr().out
+
+
+def test_a_slip_in_an_included_file_is_judged_like_one_in_the_file_itself(config: Path, capsys) -> None:
+    rules = config.with_name("rules.json5")
+    rules.write_text('{ deny: ["exec"] }')
+    config.write_text("{ tools: { $include: './rules.json5' } }")
+    assert run(["agent", "-m", "hello"]) == 0
+    for text, code in (('{ deny: ["exec" }', 0), ('{ deny: ["exec", "write" }', 78), ("{ deny: ", 0)):
+        rules.write_text(text)
+        assert run(["prompt"]) == code, text
+    assert run(["config", "validate"]) == 78
+    rules.unlink()
+    capsys.readouterr()
+    assert run(["prompt"]) == 0
+    assert "- exec:" not in capsys.readouterr().out
+
+
 def test_what_a_command_forbade_is_remembered_without_a_turn(config: Path, capsys) -> None:
     assert run(["config", "set", "tools.deny", '["exec", "web_fetch"]']) == 0
-    spoil(config, "bracket")
+    config.write_text(config.read_text().replace("]", ""))
     assert run(["prompt"]) == 0
     said = capsys.readouterr().out
     assert "- exec:" not in said
@@ -134,3 +172,24 @@ def test_what_shows_and_mends_a_configuration_works_on_a_broken_one(config: Path
     monkeypatch.setenv("EDITOR", 'sed -i s/exec./exec\\"]/')
     assert run(["config", "edit"]) == 0
     assert config.read_text() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "meant"),
+    [
+        ("tools: { exec: { mode: 'dney' } }", "tools.exec.mode", "deny"),
+        ("tools: { elevated: { enabled: 'flase' } }", "tools.elevated.enabled", "false"),
+        ("agents: { defaults: { tools: { exec: { mode: 'dney' } } } }", "agents.defaults.tools.exec.mode", "deny"),
+        ("agents: { list: [{ id: 'main', tools: { exec: { mode: 'alow' } } }] }", "agents.list[0].tools.exec.mode", ""),
+        ("agents: { defaults: { sandbox: { mode: 'al' } } }", "agents.defaults.sandbox.mode", "all"),
+    ],
+)
+def test_a_value_that_no_rule_has_is_said_once_with_the_turn_by_the_key_as_it_is_written(
+    config: Path, capsys, settings: str, key: str, meant: str
+) -> None:
+    config.write_text(f"{{ {settings} }}")
+    assert run(["agent", "--model", "builtin/notebook", "-m", "hello"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(said) == 1, said
+    assert f"openclaw.json:1: {key}: " in said[0]
+    assert not meant or f"did you mean '{meant}'?" in said[0]

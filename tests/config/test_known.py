@@ -138,7 +138,7 @@ def test_a_mistyped_key_is_kept_and_named(load, home, text: str, key: str, meant
         ("{ messages: { queue: { drop: 'olde' } } }", "messages.queue.drop", "did you mean 'old'?"),
         ("{ agents: { defaults: { model: 'opnai/gpt-5' } } }", "agents.defaults.model", "mean 'openai/gpt-5'?"),
         (
-            "{ agents: { list: [{ id: 'a', model: { primary: 'x/y', fallbacks: ['opnai/gpt-5'] } }] } }",
+            "{ agents: { list: [{ id: 'a', model: { primary: 'openai/gpt-5', fallbacks: ['opnai/gpt-5'] } }] } }",
             "agents.list[0].model.fallbacks[0]",
             "mean 'openai/gpt-5'?",
         ),

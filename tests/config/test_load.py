@@ -111,18 +111,19 @@ def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
     config = home.load('{ a: 1, b: { $include: "b.json5" }, name: "${NAME}" }', NAME="x")
     assert remember_good(config, explicit=True)
     assert "${NAME}" in last_good_path(home.paths).read_text()
-    config = home.load("{ a: 2")
+    broken = '{ a: 2, b: { $include: "b.json5" }, name: "${NAME}"'
+    config = home.load(broken)
     assert (config.get("a"), config.get("b.c"), config.get("name")) == (1, 2, "x")
     assert config.fallback == last_good_path(home.paths)
     assert [p.severity for p in config.problems] == ["error", "warning"]
     assert config.problems[0].line == 1
     assert not remember_good(config, explicit=True)
-    assert home.file.read_text() == "{ a: 2"
+    assert home.file.read_text() == broken
 
 
 def kept(home) -> object:
-    """The content that is kept, without the line that says whose it is."""
-    return json.loads(last_good_path(home.paths).read_text().partition("\n")[2])
+    """The content that is kept, without the lines that say whose it is and how it was written."""
+    return json.loads(last_good_path(home.paths).read_text().split("\n", 2)[2])
 
 
 def test_the_copy_follows_the_file_and_what_it_includes(home) -> None:

@@ -259,6 +259,14 @@ def test_a_file_never_leaves_its_folder_and_its_name_is_no_markup(
     assert {path.parent for path in folder.rglob("*") if path.is_file()} <= {folder / "uploads"}
 
 
+def test_a_text_in_another_encoding_is_read_and_not_put_aside(tmp_path: Path) -> None:
+    from homarus.gateway.methods.page import File
+
+    _, text = _attached(tmp_path, (File("n.txt", base64.b64encode("Grüße".encode("latin-1")).decode()),))
+    assert text == '[n.txt was read as Windows-1252]\n\n<file name="n.txt">\nGrüße\n</file>'
+    assert not (tmp_path / "uploads").exists()
+
+
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     from homarus.gateway.methods.page import File
 

@@ -31,6 +31,7 @@ from homarus.models.providers.pydantic_ai import LibraryProvider
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
 from homarus.models.select import Override
+from homarus.models.settings import AgentModelSettings
 from homarus.net.client import HttpClient
 
 # Nothing listens on port 9 here, so that a test machine's own servers are not found.
@@ -302,6 +303,26 @@ def test_levels_and_params(tmp_path: Path):
     assert plain.level(plain.config.default_agent, ModelRef("openai", "gpt-6.1-terra")) == "medium"
 
 
+@pytest.mark.parametrize(
+    ("defaults", "entry", "key"),
+    [
+        ({"thinkingDefault": "lowish"}, {}, "agents.defaults.thinkingDefault"),
+        ({}, {"thinkingDefault": "lowish"}, "agents.entries.main.thinkingDefault"),
+        ({"models": {"openai/gpt-6.1-terra": {"params": {"thinking": "lowish"}}}}, {}, None),
+    ],
+)
+def test_a_word_that_is_no_level_is_said_once_by_its_own_key(
+    tmp_path: Path, defaults: dict[str, Any], entry: dict[str, Any], key: str | None
+):
+    models = open_models(tmp_path, {"agents": {"defaults": defaults, "entries": {"main": entry}}})
+    agent, ref = models.config.default_agent, ModelRef("openai", "gpt-6.1-terra")
+    agent.block("", AgentModelSettings)
+    assert models.level(agent, ref) == models.level(agent, ref) == "medium"
+    (problem,) = models.config.problems
+    assert problem.key == key or "params.thinking" in problem.key
+    assert problem.message.endswith("; did you mean 'low'?")
+
+
 def test_a_cap_on_the_window(tmp_path: Path):
     document = json.loads(json.dumps(FULL))
     document["agents"]["entries"]["strict"]["contextTokens"] = 30_000
@@ -319,7 +340,7 @@ def test_bad_settings_are_reported(tmp_path: Path):
     assert models.level(models.config.default_agent, ModelRef("openai", "gpt-6.1-terra")) == "medium"
     keys = {problem.key for problem in validate(models.config)}
     assert {"agents.defaults.model.primary", "agents.defaults.models.a/b.alias"} <= keys
-    assert any("hgih" in problem.message for problem in models.config.problems)
+    assert any("did you mean 'high'?" in problem.message for problem in models.config.problems)
 
 
 def test_keys_in_their_order(tmp_path: Path):

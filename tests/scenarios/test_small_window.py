@@ -85,6 +85,19 @@ async def test_a_message_larger_than_the_window_is_refused_unsent_and_the_sessio
     assert "tokens more were not sent" in sent
 
 
+@pytest.mark.parametrize("window", [700, 1_000, 1_500, 2_048])
+async def test_a_window_in_which_no_message_fits_says_what_to_switch_off(tmp_path: Path, window: int) -> None:
+    async with serving(server=strict(window)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=window))
+        replies = [await agent.ask(text) for text in ("hi", "\n".join(map(str, range(2_000))))]
+        await agent.aclose()
+        assert server.seen == []
+    for reply in replies:
+        assert f"and the model's window has {window:,}" in reply.error
+        assert "the prompt and the tools take about" in reply.error
+        assert "switch something off" in reply.error and "send a part" not in reply.error
+
+
 @pytest.mark.parametrize("summarises", [True, False], ids=["summarises", "cannot summarise"])
 async def test_the_message_after_one_that_the_server_refused_goes_through(tmp_path: Path, summarises: bool) -> None:
     # By the count of the home it fits, by that of the server it does not.

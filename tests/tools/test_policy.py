@@ -84,7 +84,11 @@ def test_one_layer(rules: Rules, expected: set[str]) -> None:
 def test_an_allow_list_that_matches_nothing_allows_nothing() -> None:
     left = allowed_tools(TOOLS, [Layer("tools", Rules(allow=("nosuch", "browsr")))])
     assert left.names == ()
-    assert left.warnings == ("tools: 'allow' names no tool that exists, so no tool is left",)
+    assert left.warnings == (
+        "tools: 'allow' names no tool that exists, so no tool is left",
+        "tools: allow: 'nosuch' names no tool that exists",
+        "tools: allow: 'browsr' names no tool that exists; did you mean 'browser'?",
+    )
 
 
 @pytest.mark.parametrize("rules", [Rules(allow=("nosuch",)), Rules(allow=(" ",)), Rules(profile="codign")])
@@ -144,7 +148,7 @@ def test_a_tool_that_is_not_here_today_is_no_slip() -> None:
 
 def test_a_rule_that_denies_nothing_is_told() -> None:
     left = allowed_tools(TOOLS, [Layer("tools", Rules(deny=("group:filesystem", "exec", "tts", "plugin_*")))])
-    assert left.warnings == ("tools: 'deny' names group:filesystem, which is no tool that exists",)
+    assert left.warnings == ("tools: deny: 'group:filesystem' names no tool that exists",)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,27 @@ def test_a_rule_that_denies_nothing_is_told() -> None:
 def test_a_slip_in_a_deny_list_denies_what_was_meant(word: str, meant: set[str]) -> None:
     left = allowed_tools(TOOLS, [Layer("tools", Rules(deny=(word,)))])
     assert set(left.names) == set(ALL) - meant
-    assert all(name in left.warnings[0] for name in meant)
+    assert left.warnings[0].endswith("That is denied until it is corrected")
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (Rules(deny=("exce",)), "did you mean 'exec'? That is denied until it is corrected"),
+        (
+            Rules(deny=("group:runtme",)),
+            "did you mean 'group:runtime'? That is denied until it is corrected",
+        ),
+        (Rules(deny=("shel",)), "did you mean 'exec'? That is denied until it is corrected"),
+        (Rules(allow=("raed", "exec")), "did you mean 'read'?"),
+        (Rules(also_allow=("web_serch",)), "did you mean 'web_search'?"),
+    ],
+)
+def test_the_check_of_a_file_and_a_turn_say_the_same_of_a_slip(rules: Rules, words: str) -> None:
+    ((path, message),) = rules.warnings
+    assert message.endswith(words)
+    left = allowed_tools(TOOLS, [Layer("tools", rules)])
+    assert left.warnings == (f"tools: {path[0]}: {message}",)
 
 
 @pytest.mark.parametrize("word", ["lobster", "llm-task", "mcp__github__*", "x*"])

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from homarus.admin.places import take
 from homarus.agent.open_session import seed_agent
+from homarus.agent.places import refuse_unfit
 from homarus.config.load import load_config, refuse_lost
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
@@ -76,7 +77,9 @@ def set_up(
 
 
 def seed_all(config: Config, env: Mapping[str, str], clock: Clock) -> list[Seeded]:
-    """Lay out every agent's workspace that is not there yet."""
+    """Lay out every agent's workspace that is not there yet. Raises ConfigError before the first where one cannot be."""
+    for agent in config.agents:
+        refuse_unfit(config, agent.id, env)
     return [seed_agent(config, agent.id, env, clock) for agent in config.agents]
 
 

@@ -89,8 +89,8 @@ class Home:
         return self.sessions.opened(key)
 
     def _open_session(self, key: SessionKey) -> OpenSession:
-        remember_good(self.config, explicit=True)
         seed_agent(self.config, key.agent_id, self.env, self.clock)
+        remember_good(self.config, explicit=True)
         store = self.store(key.agent_id)
         return OpenSession(store, key, store.open_writer(key, cwd=str(self.workspace(key.agent_id))))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from homarus.agent.places import refuse_unfit
 from homarus.config.paths import Paths
 from homarus.config.view import Config
 from homarus.core.clock import Clock
@@ -258,7 +259,8 @@ class IndexFlusher:
 
 
 def seed_agent(config: Config, agent_id: str, env: Mapping[str, str], clock: Clock) -> Seeded:
-    """Lay out one agent's workspace; a second time nothing is written."""
+    """Lay out one agent's workspace; a second time nothing is written. Raises ConfigError for a folder that cannot be one."""
+    refuse_unfit(config, agent_id, env)
     return ensure_workspace(
         resolve_workspace(config, agent_id, env),
         settings=config.agent(agent_id).block("", WorkspaceSettings),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from homarus.context.budget import estimate, most_for
+from homarus.context.budget import estimate, least_room, most_for
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Text, User
 from homarus.core.patterns import late
@@ -24,7 +24,8 @@ def too_large(turn: Turn, prepared: Prepared, fixed: int) -> HomarusError | None
     """Return what to say of a message that cannot fit beside prompt and tools, which take `fixed` tokens."""
     window = prepared.window_tokens
     tokens = estimate(User((Text(turn.text), *turn.images)))
-    if tokens + fixed <= most_for(window) or fixed >= window:  # a prompt that is itself too large is another matter
+    # Where the prompt leaves no room for a conversation no part of a message helps, and that is what is said of it.
+    if tokens + fixed <= most_for(window) or fixed + least_room(window) > window:
         return None
     what, size = "the message", tokens
     for match in _FILE.finditer(turn.text):

@@ -419,6 +419,12 @@ def _allowed(
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
+    # What is wrong with the rules of commands is said with the turn, and not first where a command asks for them.
+    for scope in (config, config.agent(agent_id)):
+        if scope.get("tools.exec") is not None:
+            scope.block("tools.exec", ExecSettings)
+        if scope.get("tools.elevated") is not None:
+            scope.block("tools.elevated", ElevatedSettings)
     left = allowed_tools(tools.values(), layers_for(everyone, own, who, more), who)
     for warning in left.warnings:
         _log.warning("%s", warning)

@@ -27,6 +27,7 @@ from homarus.cli.interrupts import Interrupts
 from homarus.cli.options import Number, filled, with_json
 from homarus.cli.output import problem_line
 from homarus.core.clock import SystemIds
+from homarus.core.encoding import Decoded, decode
 from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
 from homarus.core.messages import Image
@@ -346,7 +347,7 @@ MAX_TEXT = 1 << 20
 PATIENCE_SECONDS = 2.0  # after which a person is told what the program waits for
 MAX_IMAGE = 10 << 20
 MAX_NAMES = 300  # of a folder
-_CONTROLS = bytes(set(range(0x20)) - set(b"\t\n\r\f\b\x1b"))
+_SENDABLE = "send text (as UTF-8, where it is in another encoding), PNG, JPEG, GIF or WebP"
 _PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
@@ -366,10 +367,13 @@ def attach(words: str, files: tuple[Path, ...], piped: bytes = b"") -> Attached:
         if kind := picture(data):
             images.append(Image(base64.b64encode(data).decode("ascii"), kind))
         else:
-            blocks.append(_block(name, _text(name, data)))
+            made = _text(name, data)
+            blocks.extend(filter(None, (made.note(name), _block(name, made.text))))
 
     if piped.strip() and not (words.strip() or files or picture(piped)):
-        words, piped = _text(STANDARD_INPUT, piped).rstrip("\n"), b""
+        made, piped = _text(STANDARD_INPUT, piped), b""
+        words = made.text.rstrip("\n")
+        blocks.extend(filter(None, (made.note(STANDARD_INPUT),)))
     if piped.strip():
         add(STANDARD_INPUT, piped)
     for path in files:
@@ -380,17 +384,12 @@ def attach(words: str, files: tuple[Path, ...], piped: bytes = b"") -> Attached:
     return Attached(words, "\n\n".join(blocks), tuple(images))
 
 
-def _text(name: str, data: bytes) -> str:
-    """Return data as text; a few letters of another encoding do no harm, and bytes that no text has are refused."""
-    try:
-        text = data.decode("utf-8")
-        binary = "\0" in text
-    except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        binary = len(data.translate(None, _CONTROLS)) < len(data)
-    if binary:
-        raise HomarusError(f"{name} is neither text nor a picture", cure="send text, PNG, JPEG, GIF or WebP")
-    return text
+def _text(name: str, data: bytes) -> Decoded:
+    """Return data as text; what is none, or one that can only be guessed at, is refused."""
+    made = decode(data)
+    if made is None:
+        raise HomarusError(f"{name} is neither text nor a picture", cure=_SENDABLE)
+    return made
 
 
 def piped() -> bytes:

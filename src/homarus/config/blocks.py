@@ -95,7 +95,7 @@ CHECKS = {
     "agents#places": "homarus.admin.places:check",
     "channels": "homarus.channels.settings:check",
     "models": "homarus.models.catalog:check",
-    "agents": "homarus.models.catalog:check_named",
+    "agents": "homarus.models.named:check",
     "agents#targets": "homarus.channels.settings:check_targets",
     "plugins": "homarus.admin.named:check_plugins",
     "skills": "homarus.admin.named:check_skills",

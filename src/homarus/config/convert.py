@@ -244,14 +244,19 @@ def reason(problem: msgspec.ValidationError, into: Any, value: Any = None) -> st
         return text
     kinds = [_KINDS.get(kind, kind) for kind in match[1].split(" | ")]
     wanted = " or ".join(dict.fromkeys(kinds)) + match[2]
-    return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "")
+    meant = did_you_mean(value, ("true", "false")) if "bool" in match[1] else ""
+    return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "") + meant
 
 
 def did_you_mean(value: Any, names: Collection[str]) -> str:
     """Return the end of a sentence that says which of the names a mistyped word most likely means; empty where none is near."""
     from homarus.config.known import near
 
-    found = near(value, names) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    # A word that only goes on where a name ends (`lowish`) is further from it than a slip.
+    begins = sorted((name for name in names if len(name) > 2 and value.strip().lower().startswith(name)), key=len)
+    found = near(value, names) or next(reversed(begins), "")
     return f"; did you mean '{found}'?" if found else ""
 
 

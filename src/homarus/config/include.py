@@ -126,6 +126,12 @@ class Reader:
         source = self._source(path, found)
         return source, self._expand(source.document, source, (), (str(real),)) if source else {}
 
+    def bytes_of(self, path: Path) -> bytes | None:
+        """Return what stands in a file of the configuration now, readable or not; None where nothing can be had."""
+        real = Path(os.path.realpath(path))
+        found = self._read(real.parent, real.name, path)
+        return found.data if found.kind == "ok" else None
+
     def _read(self, root: Path, name: str, shown: Path) -> Guarded:
         if shown in self.overlay:
             return Guarded("ok", self.overlay[shown], realpath=os.path.realpath(shown))

@@ -1,8 +1,12 @@
 """Read a configuration. What cannot be read is never replaced by weaker rules: the last good content stands in, or nothing runs.
 
+It stands in where what is left of the text shows no rule that it lacks; a slip in the edit that forbids something stops
+the program.
+
 `load_config` is for whatever runs on the configuration, `inspect_config` for what shows or mends it. Reading changes no
 byte of the files. A copy of every content that was read without error is kept in the folder `homarus` of the state
 folder, once homarus has worked there; its first line names the file that it belongs to, and it stands in for no other.
+The second has the texts of the files as they were written.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from homarus.config.env import inline_variables, layered, parse_dotenv, substitute
 from homarus.config.include import Overlay, Reader, Source
@@ -34,6 +40,7 @@ __all__ = [
 ]
 
 _DOTENV_BYTES = 256 * 1024
+_TEXTS = "// as it was written: "
 _MEND = "'homarus config edit' opens it, 'homarus config validate' lists what is wrong"
 
 
@@ -67,6 +74,10 @@ def inspect_config(paths: Paths, env: Mapping[str, str], *, overlay: Overlay | N
     fallback = None
     if source is None or problems:
         fallback, stood_in, older = _last_good(paths, env)
+        if problems and stood_in is not None and (place := _lost_rule(reader, paths, stood_in)):
+            why = f"because this text differs from it at '{place}', which may restrict what may happen"
+            cure = f"{problems[0].cure}; the last good content does not stand in, {why}"
+            problems[0], fallback = msgspec.structs.replace(problems[0], cure=cure), None
         if fallback is not None:
             source, document = stood_in, older
             what = "cannot be used as it is" if problems else "is missing"
@@ -157,6 +168,30 @@ def _last_good(paths: Paths, env: Mapping[str, str]) -> tuple[Path | None, Sourc
     return None, None, {}
 
 
+def _lost_rule(reader: Reader, paths: Paths, stood_in: Source) -> str:
+    """Return where the files as they are now may have a rule that the last good content has not, or nothing."""
+    older = _texts_of(stood_in) or {str(paths.config_path): stood_in.text}
+    for name, text in older.items():
+        from homarus.config.torn import as_text, wanted_rule  # most files can be read
+
+        data = reader.bytes_of(Path(name))
+        if data is not None and as_text(data) != text and (place := wanted_rule(text, as_text(data))):
+            return place
+    return ""
+
+
+def _texts_of(kept: Source) -> dict[str, str]:
+    """Return the files of a last good content as they were written; nothing where that was not kept."""
+    import json
+
+    line = (kept.text.split("\n", 2)[1:2] or [""])[0]
+    try:
+        found = json.loads(line.removeprefix(_TEXTS)) if line.startswith(_TEXTS) else {}
+    except ValueError:
+        return {}
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
+
+
 def refuse_lost(paths: Paths, env: Mapping[str, str]) -> None:
     """Raise ConfigError before a new file is made in the place of one whose last good content is known."""
     kept = _last_good(paths, env)[0]
@@ -191,7 +226,8 @@ def remember_good(config: Config, *, explicit: bool = False) -> bool:
 
     from homarus.storage.atomic import ensure_dir, write_atomic
 
-    text = first + json.dumps(config.authored, ensure_ascii=False, indent=2) + "\n"
+    written = json.dumps({str(source.path): source.text for source in config.source.all()})
+    text = f"{first}{_TEXTS}{written}\n{json.dumps(config.authored, ensure_ascii=False, indent=2)}\n"
     try:
         ensure_dir(target.parent)
         write_atomic(target, text.encode("utf-8", "replace"))

@@ -109,6 +109,14 @@ _MUST_FIT: dict[str, tuple[str, ...]] = {
     "channels.*#speech": ("actions",),
     "channels.*.accounts.*#speech": ("actions",),
 }
+# Words that show in a text which cannot be read that it has a rule: keys of rules, what holds them, and older names of it.
+RULE_WORDS = frozenset(
+    {
+        *_WORDS.union(*_HOLDERS.values()) - {"defaults", "providers"},
+        *(name.rpartition(".")[2] for name in RESTRICTIVE if name != "secrets.providers"),
+        *("auth", "bindings", "broadcast", "exec", "fs", "routing", "secrets", "workspaceAccess", "workspaceOnly"),
+    }
+)
 # What holds no rule, whatever its name was to be.
 _EMPTY: tuple[Any, ...] = (None, {})
 # Each of these and what it stands in, as a whole.

@@ -288,8 +288,12 @@ class Config:
     def written(self, path: KeyPath) -> KeyPath:
         """Return the path under which the user wrote a canonical key; of an inherited setting, that in the defaults."""
         if path[:2] == ("agents", "entries") and len(path) > 3 and lookup(self.document, path, _NOTHING) is _NOTHING:
-            inherited = ("agents", "defaults", *path[3:])
-            path = inherited if lookup(self.document, inherited, _NOTHING) is not _NOTHING else path
+            # The rules for tools hold for everyone at the top.
+            above: tuple[KeyPath, ...] = (
+                ("agents", "defaults", *path[3:]),
+                *([path[3:]] if path[3] == "tools" else ()),
+            )
+            path = next((each for each in above if lookup(self.document, each, _NOTHING) is not _NOTHING), path)
         for _ in range(8):
             sizes = [size for size in range(len(path), 0, -1) if path[:size] in self._draft.origins]
             if not sizes or lookup(self.raw, path, _NOTHING) is not _NOTHING:

@@ -29,6 +29,11 @@ def most_for(window: int) -> int:
     return window - min(ANSWER_ROOM, window // 8)
 
 
+def least_room(window: int) -> int:
+    """Return how many tokens prompt and tools must leave of a window for a conversation to go on in it."""
+    return LEAST_ROOM if window < SMALL_WINDOW else 1
+
+
 class Budget(Struct, frozen=True):
     """The lines of one window: where memory is saved, where history is compacted, and what stays free for the answer."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context import compact
-from homarus.context.budget import LEAST_ROOM, SMALL_WINDOW, Budget, estimate, measure
+from homarus.context.budget import Budget, estimate, least_room, measure
 from homarus.context.engine import EngineCall
 from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
@@ -209,7 +209,7 @@ class SessionWindow:
     def _check_prompt(self) -> None:
         """Raise if there is no room for a conversation beside the prompt: nothing that is done to the history helps then."""
         fixed, window = self._facts.fixed_tokens, self._facts.budget.window
-        needed = LEAST_ROOM if window < SMALL_WINDOW else 1
+        needed = least_room(window)
         if fixed + needed > window:
             why = f": a conversation with tools needs {needed:,} more than the prompt" if needed > 1 else ""
             raise ConfigError(

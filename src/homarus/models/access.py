@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.config.convert import did_you_mean
+from homarus.config.keypath import KeyPath
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import ConfigError, ModelError
@@ -20,7 +22,8 @@ from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
 from homarus.models.info import ModelInfo
 from homarus.models.levels import LEVELS, nearest, parse_level
-from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
+from homarus.models.named import names_of
+from homarus.models.ref import NOTEBOOK, ModelRef, Names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Factory, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
@@ -100,12 +103,7 @@ class Models:
             return ""
 
     def names(self, agent: AgentConfig) -> Names:
-        models = agent.get("models")
-        primary = split_ref(str(agent.get("model.primary") or ""))
-        provider = primary.provider if primary else ""
-        return build_names(
-            models if isinstance(models, dict) else {}, self.catalog.configured(), provider, self.catalog.known
-        )
+        return names_of(agent, self.catalog)
 
     def store(self, agent: AgentConfig) -> AuthStore:
         """Return an agent's credentials; those of the main agent are visible to others only with `auth.inherit`."""
@@ -250,21 +248,23 @@ class Models:
     def level(self, agent: AgentConfig, ref: ModelRef, *, inline: str = "", session: str = "") -> str:
         """Return the thinking level of a turn, fitted to the model: the first of inline, session, agent, model, defaults."""
         info = self.info(ref)
-        defaults = self.config.defaults
-        said = (
-            inline,
-            session,
-            agent.entry.get("thinkingDefault"),
-            _params(agent.entry.get("models"), ref).get("thinking"),
-            _params(defaults.get("models"), ref).get("thinking"),
-            defaults.get("thinkingDefault"),
-            info.default_level,
+        entry, entries = agent.entry, ("agents", "entries", agent.id)
+        defaults, common = self.config.defaults, ("agents", "defaults")
+        # Each with the key that says it; whoever asks in a message hears at once of a word that is no level.
+        said: tuple[tuple[Any, KeyPath], ...] = (
+            (inline, ()),
+            (session, ()),
+            (entry.get("thinkingDefault"), (*entries, "thinkingDefault")),
+            _param(entry, entries, ref),
+            _param(defaults, common, ref),
+            (defaults.get("thinkingDefault"), (*common, "thinkingDefault")),
+            (info.default_level, ()),
         )
-        for text in said:
+        for text, key in said:
             level = parse_level(text) if isinstance(text, str) and text else None
-            if isinstance(text, str) and text and level is None:
-                cure = f"use one of {', '.join(LEVELS)}"
-                self.config.report("warning", ("agents", "defaults"), f"'{text}' is no thinking level", cure)
+            if isinstance(text, str) and text and level is None and key and not self.config.is_told(key):
+                message = f"must be one of {', '.join(LEVELS)}{did_you_mean(text, LEVELS)}"
+                self.config.report("error", key, message, "correct the value or remove the key; it does not count")
             if level:
                 return nearest(level, info.levels) if info.levels else level if not info.known else "off"
         return nearest("medium", info.levels) if info.reasons else "off"
@@ -274,10 +274,22 @@ class Models:
         await self.http.aclose()
 
 
-def _params(entries: Any, ref: ModelRef) -> dict[str, Any]:
+def _param(owner: Mapping[str, Any], path: KeyPath, ref: ModelRef) -> tuple[Any, KeyPath]:
+    """Return the thinking level of a model's entry, and its key."""
+    name = _entry_of(owner.get("models"), ref)
+    return _params(owner.get("models"), ref).get("thinking"), (*path, "models", name, "params", "thinking")
+
+
+def _entry_of(entries: Any, ref: ModelRef) -> str:
+    """Return the name under which a table of models has one, or nothing."""
     for name, entry in entries.items() if isinstance(entries, dict) else ():
         found = split_ref(name)
         if found is not None and found.key == ref.key and isinstance(entry, dict):
-            params = entry.get("params")
-            return dict(params) if isinstance(params, dict) else {}
-    return {}
+            return str(name)
+    return ""
+
+
+def _params(entries: Any, ref: ModelRef) -> dict[str, Any]:
+    name = _entry_of(entries, ref)
+    params = entries[name].get("params") if name else None
+    return dict(params) if isinstance(params, dict) else {}

@@ -24,8 +24,6 @@ REASONING_LEVELS = ("off", "low", "medium", "high")
 CHAT = "openai-completions"
 # What OpenClaw calls the ways in which a thinking level travels.
 _ELSEWHERE = {"openai": "effort", "deepseek": "thinking", "zai": "thinking"}
-# Where a model may be named in the settings of an agent.
-_MODELS = (("model",), ("imageModel",), ("subagents", "model"), ("heartbeat", "model"))
 _WORDS_OF = {
     "thinkingFormat": ("effort", "openrouter", "thinking", "thinking+effort", "qwen", "none", *_ELSEWHERE),
     "maxTokensField": ("max_tokens", "max_completion_tokens"),
@@ -113,30 +111,8 @@ def _check_compat(config: Config, compat: dict[str, Any], path: KeyPath) -> None
             )
 
 
-def check_named(config: Config) -> None:
-    """Report models whose provider is nearly one that is known: one by another name may be a plugin's."""
-    known = _providers_of(config)
-    owners = [("agents", "defaults"), *(("agents", "entries", agent.id) for agent in config.agents)]
-    for path in ((*owner, *steps) for owner in owners for steps in _MODELS):
-        value = config.lookup(path)
-        for place, name in _names_in(value, path):
-            provider = normalize_provider(name.partition("/")[0])
-            if "/" in name and provider not in known and (meant := near(provider, known)):
-                message = f"there is no provider '{provider}' here"
-                config.report("warning", place, message, f"did you mean '{meant}/{name.partition('/')[2]}'?")
-
-
-def _names_in(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    for key in ("primary", "fallbacks") if isinstance(value, dict) else ():
-        inner = value.get(key)
-        yield from _names_in(inner, (*path, key))
-        for index, name in enumerate(inner if isinstance(inner, list) else ()):
-            yield from _names_in(name, (*path, key, index))
-
-
-def _providers_of(config: Config) -> frozenset[str]:
+def providers_of(config: Config) -> frozenset[str]:
+    """Return every provider that a configuration or the built-in list knows."""
     named = (config.get("models.providers"), _built_in()["providers"], _built_in()["models"])
     return frozenset(normalize_provider(name) for each in named if isinstance(each, dict) for name in each)
 
@@ -144,7 +120,7 @@ def _providers_of(config: Config) -> frozenset[str]:
 def unknown_providers(config: Config, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:
     """Yield the keys of a table by provider that name none which is known here, each with the one that is nearly called so."""
     table = config.lookup(path)
-    known = _providers_of(config)
+    known = providers_of(config)
     for key in table if isinstance(table, dict) else ():
         provider = normalize_provider(key.partition("/")[0])
         if provider not in known:

@@ -6,10 +6,10 @@ import socket
 from typing import Any
 from urllib.parse import SplitResult
 
-from homarus.config.known import near
 from homarus.config.view import AgentConfig
 from homarus.core.errors import ConfigError, Unknown, installing
 from homarus.models.access import Models, can_run_files
+from homarus.models.named import nearly
 from homarus.models.ref import ModelRef
 from homarus.models.registry import LOCAL
 from homarus.models.select import Override, chain
@@ -88,8 +88,7 @@ def check_choice(models: Models, ref: ModelRef) -> None:
             models.registry.check(ref)
         except ConfigError as wrong:
             raise Unknown(wrong.message, cure=wrong.cure) from wrong
-    listed = {info.id for info in models.catalog.models(ref.provider)}
-    meant = near(ref.model, listed) if ref.model not in listed and not any(c.isdigit() for c in ref.model) else ""
+    meant = nearly(models.catalog, ref)
     if meant:
         raise Unknown(f"{ref.provider} has no model '{ref.model}'", cure=f"did you mean {ref.provider}/{meant}?")
 

@@ -74,10 +74,8 @@ class Rules(Struct, frozen=True, rename="camel"):
     @property
     def warnings(self) -> Iterator[tuple[KeyPath, str]]:
         """Yield the words that name no tool, as far as anybody knows here, by their key."""
-        for key, words in (("allow", self.allow), ("alsoAllow", self.also_allow), ("deny", self.deny)):
-            for word in words:
-                if "${" not in word and not _is_known(_plain(word), {}):
-                    yield (key,), f"'{single_line(word, 60)}' names no tool that exists"
+        for key, message in _doubts(self, _ours()):
+            yield (key,), message
 
 
 class ChildRules(Struct, frozen=True, rename="camel"):
@@ -199,12 +197,11 @@ def allowed_tools(tools: Iterable[Tool], layers: Sequence[Layer], who: Who | Non
     """Return which of the tools are left after all layers. Adding a layer never adds a tool."""
     offered = {tool.name: tool for tool in tools}
     left = {name for name, tool in offered.items() if who is None or _is_for(tool, who)}
-    warnings = []
+    warnings: list[str] = []
     for layer in layers:
-        permitted, warning = _permitted(layer, offered)
+        permitted, heard = _permitted(layer, offered)
         left &= permitted
-        if warning:
-            warnings.append(warning)
+        warnings += heard
     return Allowed(tuple(name for name in offered if name in left), tuple(warnings))
 
 
@@ -229,13 +226,13 @@ def _of_provider(name: str, settings: PolicySettings, who: Who) -> list[Layer]:
     return found
 
 
-def _permitted(layer: Layer, offered: Mapping[str, Tool]) -> tuple[set[str], str]:
-    rules, warning = layer.rules, ""
+def _permitted(layer: Layer, offered: Mapping[str, Tool]) -> tuple[set[str], list[str]]:
+    rules, warnings = layer.rules, list[str]()
     permitted = set(offered)
     if rules.profile:
         base = PROFILES.get(rules.profile.strip().lower())
         if base is None:
-            return set(), f"{layer.name}: there is no profile '{rules.profile}', so no tool is left"
+            return set(), [f"{layer.name}: there is no profile '{rules.profile}', so no tool is left"]
         permitted = _matching((*base, *(() if rules.allow else rules.also_allow)), offered)
     if rules.allow:
         chosen = _matching(rules.allow, offered)
@@ -243,19 +240,32 @@ def _permitted(layer: Layer, offered: Mapping[str, Tool]) -> tuple[set[str], str
         if {"exec", "write"} & {item.strip().lower() for item in rules.allow} and "apply_patch" in offered:
             chosen.add("apply_patch")
         if not chosen:
-            warning = f"{layer.name}: 'allow' names no tool that exists, so no tool is left"
+            warnings.append(f"{layer.name}: 'allow' names no tool that exists, so no tool is left")
         permitted &= chosen
     if any("${" in item for item in rules.deny):
-        return set(), f"{layer.name}: 'deny' names a variable that is not set, so no tool is left"
-    lost = [item for item in rules.deny if not _is_known(_plain(item), offered)]
-    denied = _matching(rules.deny, offered)
-    if lost:
-        # It may be a tool that is not here today. It may also be a slip, and then what was meant must not stay open.
-        near = _matching([name for item in lost for name in _nearly(_plain(item), offered)], offered)
-        warning = warning or f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
-        warning += f"; {', '.join(sorted(near))} may be meant and is denied" if near else ""
-        denied |= near
-    return permitted - denied, warning
+        return set(), [f"{layer.name}: 'deny' names a variable that is not set, so no tool is left"]
+    warnings += [f"{layer.name}: {key}: {message}" for key, message in _doubts(rules, offered)]
+    denied = _matching(rules.deny, offered) | _matching(_slips(rules.deny, offered), offered)
+    return permitted - denied, warnings
+
+
+def _doubts(rules: Rules, offered: Mapping[str, Tool]) -> Iterator[tuple[str, str]]:
+    """Yield the words of rules that name no tool as far as anybody knows, each by its key and with what may be meant."""
+    for key, words in (("allow", rules.allow), ("alsoAllow", rules.also_allow), ("deny", rules.deny)):
+        for word in words:
+            if "${" in word or _is_known(_plain(word), offered):
+                continue
+            meant = sorted({ALIASES.get(name, name) for name in _nearly(_plain(word), offered)})
+            text = f"'{single_line(word, 60)}' names no tool that exists"
+            text += f"; did you mean {' or '.join(repr(name) for name in meant[:3])}?" if meant else ""
+            text += " That is denied until it is corrected" if meant and key == "deny" else ""
+            yield key, text
+
+
+def _slips(deny: Iterable[str], offered: Mapping[str, Tool]) -> list[str]:
+    """Return what the unknown words of a deny list may mean: they may be tools of another day, but what was meant must not stay open."""
+    lost = [_plain(item) for item in deny if not _is_known(_plain(item), offered)]
+    return [name for item in lost for name in _nearly(item, offered)]
 
 
 def _matching(patterns: Iterable[str], offered: Mapping[str, Tool]) -> set[str]:

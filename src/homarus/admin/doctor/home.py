@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
-from homarus.admin.places import unfit, unmade
+from homarus.admin.places import unmade
 from homarus.admin.status import channel_rows
 from homarus.agent.open_session import workspace_places
+from homarus.agent.places import unfit
 from homarus.config.blocks import validate
 from homarus.core.errors import HomarusError, installing
 from homarus.workspace import names

@@ -11,8 +11,10 @@ from homarus.config.view import AgentConfig
 from homarus.core.errors import Denied, HomarusError, installing
 from homarus.core.routes import main_session
 from homarus.models.access import Models
+from homarus.models.named import doubt
 from homarus.models.notebook.minilm import lacking
 from homarus.models.ready import missing
+from homarus.models.ref import ModelRef
 from homarus.models.select import AUTO, choice
 from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
@@ -54,37 +56,39 @@ def check_programs(home: Home) -> list[Finding]:
 
 
 def check_models(home: Home) -> list[Finding]:
-    """Each agent's configured models: that each name means one, that nothing is missing to ask it, and how its last call ended.
+    """Each agent's configured models: that nothing is missing to ask them, and how their last calls ended. And the notebook's reader.
 
-    None is called. And the notebook's reader.
+    None is called. A name that means no model is told with the configuration: there it is mended.
     """
-    models, findings, fine = Models(home.config, home.env, clock=home.clock), list[Finding](), list[str]()
+    models, findings, fine, doubtful = (
+        Models(home.config, home.env, clock=home.clock),
+        list[Finding](),
+        list[str](),
+        False,
+    )
     if problem := lacking(home.config.paths.models_dir):
         findings.append(Finding("models", Severity.WARNING, problem, cure="homarus memory export-minilm"))
     for agent in home.config.agents:
-        named = choice(agent.get("model"))
+        named, names = choice(agent.get("model")), models.names(agent)
         for text in (named.primary, *(named.fallbacks or ())):
             if text in {"", AUTO}:
                 continue
-            found = _model(models, agent, text)
+            if doubt(home.config, names, models.catalog, text):
+                doubtful = True
+                continue
+            found = _model(models, agent, names.resolve(text).ref)
             if found is not None and found.severity is not Severity.OK:
                 findings.append(found)
             elif found is not None and found.message not in fine:
                 fine.append(found.message)
-    if fine or findings:
+    if fine or findings or doubtful:
         return findings + (ok("models", "; ".join(fine)) if fine else [])
     return ok("models", "no model is named that has to be called: 'homarus models' says which one answers")
 
 
-def _model(models: Models, agent: AgentConfig, named: str) -> Finding | None:
+def _model(models: Models, agent: AgentConfig, ref: ModelRef) -> Finding | None:
     """Return what is known of a model that an agent names; nothing where it is built in."""
-    try:
-        found = models.names(agent).resolve(named)
-    except HomarusError as wrong:
-        problem, ref = str(wrong), None
-    else:
-        problem, ref = missing(models, agent, found.ref) or found.warning, found.ref
-    if problem or ref is None:
+    if problem := missing(models, agent, ref):
         said, cure = f"agent '{agent.id}': {problem}", "homarus configure model"
         return Finding("models", Severity.WARNING, said, cure=cure)
     if not models.is_called(ref):

@@ -17,6 +17,7 @@ from homarus.agent.session_state import prompt_report
 from homarus.context.budget import budget_for, estimate, measure
 from homarus.context.cut import plan
 from homarus.context.settings import CompactionSettings
+from homarus.core.encoding import decode
 from homarus.core.errors import StorageError, Unknown
 from homarus.core.messages import Assistant, Image, Message, Thinking, ToolCall, ToolResult, User
 from homarus.core.routes import SessionKey
@@ -213,11 +214,10 @@ def _attached(workspace: Path, files: tuple[File, ...]) -> tuple[tuple[Image, ..
         if file.mime_type in _PICTURES:
             images.append(Image(file.data, file.mime_type))
             continue
-        try:
-            text = data.decode("utf-8") if len(data) <= MAX_TEXT and b"\0" not in data else None
-        except UnicodeDecodeError:
-            text = None
-        told = text.rstrip() if text is not None else f"({len(data):,} bytes, saved as {_kept(workspace, name, data)})"
+        made = decode(data) if len(data) <= MAX_TEXT else None
+        told = made.text.rstrip() if made else f"({len(data):,} bytes, saved as {_kept(workspace, name, data)})"
+        if made and made.encoding:
+            blocks.append(made.note(name))
         blocks.append(f'<file name="{name}">\n{told}\n</file>')
     if len(images) > MAX_IMAGES:
         raise Refused(f"more than {MAX_IMAGES} pictures")
