@@ -269,27 +269,44 @@ def verdict(kind: str, reader: Reader) -> Verdict:
     return table().answers[reader.name if reader.name == "minilm" else kind]
 
 
-def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
-    """Return the lines that fit best by how surely they answer a question, best first."""
-    told = [line for line in found if _bare(line.text) != _bare(question)]  # a question that was kept answers nothing
-    told = list(
-        {_bare(line.text): line for line in sorted(told, key=lambda line: line.order)}.values()
-    )  # said twice is one
+class Judged(Struct, frozen=True):
+    """A line that was read: how its words fit, what the reader says, and whether something settles it beside these two."""
+
+    line: Line
+    fits: float
+    reads: float
+    full: bool = False  # it holds the day asked for, and lacks nothing else
+    stated: bool = False  # it states what is asked for by the question's very words
+    another: bool = False  # it speaks of another one than the question
+
+
+def judged(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[Judged]:
+    """Read the lines that fit best, each once, and say all that tells whether they answer."""
+    # A question that was kept answers nothing, and what was said twice is one.
+    told = [line for line in found if _bare(line.text) != _bare(question)]
+    told = list({_bare(line.text): line for line in sorted(told, key=lambda line: line.order)}.values())
     full = _full(question, told) if any(line.on_day for line in told) else []
     stated = [line for line in told if states(question, line.compared)]
     order = sorted(fitting(question, told, kind), key=lambda item: item[1] not in full + stated)[: reader.most]
     reads = reader.read(named(question, found), [line.compared for _, line in order])
-    judge = verdict(kind, reader)
-    scored = [(judge.confidence(fits, sure), line) for (fits, line), sure in zip(order, reads, strict=True)]
-    scored = [(max(score + ON_DAY, judge.least) if line in full else score, line) for score, line in scored]
-    top = max([judge.least + SURE, *(score for score, _ in scored)])
-    scored = [(max(score + ON_DAY, top) if line in stated else score, line) for score, line in scored]
     known = aliases([line.text for line in found])
-    scored = [
-        (min(score, judge.least - SURE) if of_another(question, read(line.compared), known) else score, line)
-        for score, line in scored
+    return [
+        Judged(line, fits, sure, line in full, line in stated, of_another(question, read(line.compared), known))
+        for (fits, line), sure in zip(order, reads, strict=True)
     ]
-    return sorted(scored, key=lambda item: -round(item[0], 3))
+
+
+def ranked(question: str, found: Sequence[Line], kind: str, reader: Reader) -> list[tuple[float, Line]]:
+    """Return the lines that fit best by how surely they answer a question, best first."""
+    judge, lines = verdict(kind, reader), judged(question, found, kind, reader)
+    scores = [judge.confidence(one.fits, one.reads) for one in lines]
+    scores = [max(score + ON_DAY, judge.least) if one.full else score for score, one in zip(scores, lines, strict=True)]
+    top = max([judge.least + SURE, *scores])
+    made = []
+    for score, one in zip(scores, lines, strict=True):
+        sure = max(score + ON_DAY, top) if one.stated else score
+        made.append((min(sure, judge.least - SURE) if one.another else sure, one.line))
+    return sorted(made, key=lambda item: -round(item[0], 3))
 
 
 def _full(question: str, told: Sequence[Line]) -> list[Line]:
