@@ -11,6 +11,7 @@ from homarus.models.notebook.reader import SmallReader
 from homarus.models.notebook.stated import states
 
 STATED = [
+    ("I'm at the café, what's the wifi password", "The wifi password is hunter2."),
     ("What is the wifi password?", "The wifi password is hunter2."),
     ("What's the wifi password?", "Our wifi password is hunter2."),
     ("wifi password?", "wifi password: hunter2"),
@@ -34,6 +35,8 @@ STATED = [
     ("What is my favourite colour?", "My favourite colour is blue."),
 ]
 NOT_STATED = [
+    ("I'm at Tom's, what's his wifi password", "The wifi password is hunter2."),
+    ("Tom is here, wifi password", "The wifi password is hunter2."),
     ("What is Tom's phone number?", "Maria's phone number is 0664 1234567."),  # another owner
     ("What is my phone number?", "Maria's phone number is 0664 1234567."),
     ("What is Maria's phone number?", "Maria's sister's phone number is 0664 1234567."),

@@ -71,7 +71,10 @@ def _things(question: str) -> frozenset[frozenset[str]]:
     """Return what a question may ask for, by each way to read it."""
     start = _POLITE.match(question)
     said = question[start.end() if start else 0 :]
-    found = (rule.fullmatch(said) for rule in _QUESTIONS)
+    found = [rule.fullmatch(said) for rule in _QUESTIONS]
+    # "I'm at the café, what's the wifi password": what was said before says why.
+    _, before, last = said.rpartition(", ")
+    found += [rule.fullmatch(last) for rule in _QUESTIONS[:-1]] if before else []
     return frozenset(filter(None, (_named(one["thing"]) for one in found if one)))
 
 
