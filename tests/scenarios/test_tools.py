@@ -13,6 +13,7 @@ from tests.scenarios.script import Line
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
+from homarus.core.errors import ConfigError
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
 from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
@@ -176,11 +177,11 @@ async def test_half_a_character_in_a_call_is_an_error_that_the_model_can_mend(
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("exec", {"command": "cat ~/.openclaw/openclaw.json; echo x > made"}),
-        ("read", {"path": ".openclaw/openclaw.json"}),
+        ("exec", {"command": "cat kept/rules.json; echo x > made"}),
+        ("read", {"path": "kept/rules.json"}),
         ("write", {"path": ".ssh/authorized_keys", "content": "evil"}),
-        ("write", {"path": ".openclaw/openclaw.json", "content": '{tools: {exec: {mode: "full"}}}'}),
-        ("edit", {"path": ".openclaw/openclaw.json", "oldText": "secret", "newText": "evil"}),
+        ("write", {"path": "kept/rules.json", "content": '{tools: {exec: {mode: "full"}}}'}),
+        ("edit", {"path": "kept/rules.json", "oldText": "secret", "newText": "evil"}),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"}),
         ("grep", {"pattern": "secret"}),
         ("find", {"pattern": "*"}),
@@ -191,14 +192,24 @@ async def test_half_a_character_in_a_call_is_an_error_that_the_model_can_mend(
 async def test_without_a_usable_sandbox_nothing_runs_and_no_file_is_touched(
     tmp_path: Path, tool: str, arguments: dict[str, Any], backend: str
 ) -> None:
-    """The workspace is the home itself: whatever got through would show keys, or change the rules."""
-    config = f'{{agents: {{defaults: {{workspace: "{tmp_path}", sandbox: {{backend: "{backend}"}}}}}}, x: "secret"}}'
+    """Rules and keys lie in the workspace, as in one that was moved there by hand: whatever got through would show or change them."""
+    workspace = tmp_path / "work"
+    (workspace / "kept").mkdir(parents=True)
+    (workspace / "kept" / "rules.json").write_text(kept := '{"key": "secret"}')
+    config = f'{{agents: {{defaults: {{workspace: "{workspace}", sandbox: {{backend: "{backend}"}}}}}}}}'
     text, _ = await run(tmp_path, Caller(tool, **arguments), config)
     assert text.startswith("Denied: ")
     assert f"sandbox.backend '{backend}' is not supported" in text
-    assert (tmp_path / ".openclaw" / "openclaw.json").read_text() == config
-    assert not (tmp_path / ".ssh").exists()
-    assert not (tmp_path / "made").exists()
+    assert (workspace / "kept" / "rules.json").read_text() == kept
+    assert not (workspace / ".ssh").exists()
+    assert not (workspace / "made").exists()
+
+
+async def test_a_workspace_that_holds_the_rules_is_refused_before_a_turn(tmp_path: Path) -> None:
+    config = f'{{agents: {{defaults: {{workspace: "{tmp_path}"}}}}}}'
+    with pytest.raises(ConfigError, match="holds keys, a whole home"):
+        await run(tmp_path, Caller("ls"), config)
+    assert not (tmp_path / "AGENTS.md").exists()
 
 
 @SANDBOXED

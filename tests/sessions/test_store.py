@@ -412,9 +412,16 @@ def shortest(ident: str) -> str:
     return next(ident[:size] for size in range(4, 9) if size == 8 or not ident[:size].isdigit())
 
 
+class LetterIds(SystemIds):
+    """Ids that begin with a letter: one of digits alone could be a number that somebody gave as a name."""
+
+    def uuid(self) -> str:
+        return "e" + super().uuid()[1:]
+
+
 def ids_home(tmp_path, *keys: str) -> SessionHome:
     home = SessionHome(
-        tmp_path / "agents", clock=ManualClock(NOW), ids=SystemIds(), roster=["main", "work"], main_key="main"
+        tmp_path / "agents", clock=ManualClock(NOW), ids=LetterIds(), roster=["main", "work"], main_key="main"
     )
     for key in keys:
         talk(home.store(SessionKey.parse(key).agent_id), SessionKey.parse(key), "x")

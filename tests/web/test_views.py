@@ -138,7 +138,7 @@ def test_a_browser_with_the_token_alone_asks_and_is_let_in(calm: Site, token: st
         owner.wait_for_timeout(300)
     owner.wait_for_selector("text=Waiting for you", state="detached")
     guest.click("text=Look again")
-    guest.wait_for_selector(".note", state="detached")
+    guest.wait_for_selector("text=This browser may look", state="detached")
     assert guest.evaluate("sessionStorage.length") == 0  # it is known by its own key from now on
 
 
