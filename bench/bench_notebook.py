@@ -135,7 +135,7 @@ def _ask(book: Notebook, person: Person, score: Score) -> None:
         book.messages.clear()
         said = book.say(question)
         nearest = said.startswith(NEAREST)
-        unknown = nearest or said in SAID["unknown"]
+        unknown = nearest or said in SAID["unknown"] or said.endswith(SAID["if_question"])
         score.asked += bool(wanted)
         score.never += not wanted
         if not wanted:

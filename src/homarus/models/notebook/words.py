@@ -54,7 +54,7 @@ Für ein richtiges Modell eines davon, dann neu starten:
     ),
     "answer": ("Your notes say: {quotes}", "In deinen Notizen steht: {quotes}"),
     "taken_for_question": ("(Taken for a question. “note: …” keeps it as a note.)", "(Als Frage verstanden. „Notiere: …“ behält es als Notiz.)"),
-    "if_question": ("(If it was a question: your notes don't answer it.)", "(Falls das eine Frage war: Deine Notizen beantworten sie nicht.)"),
+    "if_question": ("(If it was a question: I don't know; your notes don't answer it.)", "(Falls das eine Frage war: Das weiß ich nicht; deine Notizen beantworten sie nicht.)"),
     "kept_too": (
         "(It may ask or tell, so it was looked up and kept; “forget that” strikes it through.)",
         "(Das kann eine Frage sein oder eine Mitteilung: Es ist nachgesehen und notiert; „vergiss das“ streicht es durch.)",
